@@ -1,0 +1,18 @@
+// blas_int.h - what the two implementations of tape/blas.h share.
+#ifndef TAPE_CPU_BLAS_INT_H
+#define TAPE_CPU_BLAS_INT_H
+
+#include "tape/blas.h"
+
+// CHECKs what an implementation might pass over in silence: negative sizes, a stride too short.
+void blas_check(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
+                int64_t stride_a, int64_t stride_b, int64_t stride_c);
+
+// True if there is no product to add (m, n or k is 0): c = beta c is then done here.
+bool blas_without_product(int64_t m, int64_t n, int64_t k, real beta, real *c, int64_t stride_c);
+
+// OpenMP's side of blas_set_threads and blas_max_threads.
+void omp_threads_set(int threads);
+int omp_threads_offered(void);
+
+#endif

@@ -1,0 +1,50 @@
+// blas_shared.c - argument checks, empty products and OpenMP's thread count.
+#include "tape/cpu/blas_int.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+void blas_check(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
+                int64_t stride_a, int64_t stride_b, int64_t stride_c)
+{
+    CHECK(m >= 0);
+    CHECK(n >= 0);
+    CHECK(k >= 0);
+    CHECK(stride_a >= (side_a == BLAS_AS_IS ? k : m));
+    CHECK(stride_b >= (side_b == BLAS_AS_IS ? n : k));
+    CHECK(stride_c >= n);
+}
+
+bool blas_without_product(int64_t m, int64_t n, int64_t k, real beta, real *c, int64_t stride_c)
+{
+    if (m > 0 && n > 0 && k > 0)
+        return false;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            c[i * stride_c + j] = beta == 0 ? 0 : beta * c[i * stride_c + j];
+    return true;
+}
+
+// The first answer is kept, because OpenMP forgets it when a count is set.
+int omp_threads_offered(void)
+{
+    static int offered;
+#ifdef _OPENMP
+    if (!offered)
+        offered = omp_get_max_threads(); // OMP_NUM_THREADS, or the processors we may use
+#else
+    offered = 1;
+#endif
+    return offered;
+}
+
+void omp_threads_set(int threads)
+{
+    CHECK(threads >= 1);
+    (void)omp_threads_offered();
+#ifdef _OPENMP
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+#endif
+}

@@ -1,0 +1,102 @@
+#include "tape/cpu/vec.h"
+
+// The four reductions have one form: whole groups of VEC_LANES (the inner loop of fixed length
+// becomes a few vector instructions), the remainder in the first lanes, the lanes joined in halves.
+
+real vec_sum(const real *x, int64_t n)
+{
+    real lane[VEC_LANES] = {0};
+    int64_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES)
+        for (int l = 0; l < VEC_LANES; l++)
+            lane[l] += x[i + l];
+    for (int l = 0; i + l < n; l++)
+        lane[l] += x[i + l];
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+real vec_dot(const real *a, const real *b, int64_t n)
+{
+    real lane[VEC_LANES] = {0};
+    int64_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES)
+        for (int l = 0; l < VEC_LANES; l++)
+            lane[l] += a[i + l] * b[i + l];
+    for (int l = 0; i + l < n; l++)
+        lane[l] += a[i + l] * b[i + l];
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+real vec_max(const real *x, int64_t n)
+{
+    real lane[VEC_LANES];
+    for (int l = 0; l < VEC_LANES; l++)
+        lane[l] = -INFINITY;
+    int64_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES)
+        for (int l = 0; l < VEC_LANES; l++)
+            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int l = 0; i + l < n; l++)
+        lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
+    return lane[0];
+}
+
+static double sum_squares_of_tile(const real *x, int64_t n)
+{
+    double lane[VEC_LANES] = {0};
+    int64_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES)
+        for (int l = 0; l < VEC_LANES; l++)
+            lane[l] += (double)x[i + l] * (double)x[i + l];
+    for (int l = 0; i + l < n; l++)
+        lane[l] += (double)x[i + l] * (double)x[i + l];
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
+double vec_sum_squares(const real *x, int64_t n)
+{
+    enum { TILES = 256, SMALLEST = 4096 };
+    const int64_t share = (n + TILES - 1) / TILES;
+    const int64_t tile = share > SMALLEST ? share : SMALLEST;
+    const int64_t tiles = (n + tile - 1) / tile;
+    double partial[TILES];
+#pragma omp parallel for schedule(static) if (tiles > 1)
+    for (int64_t t = 0; t < tiles; t++) {
+        const int64_t from = t * tile;
+        partial[t] = sum_squares_of_tile(x + from, n - from < tile ? n - from : tile);
+    }
+    double sum = 0;
+    for (int64_t t = 0; t < tiles; t++)
+        sum += partial[t];
+    return sum;
+}
+
+void vec_add_to(real *y, const real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+void vec_axpy(real *y, real a, const real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = vec_fma(a, x[i], y[i]);
+}
+
+void vec_scale(real *x, real a, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= a;
+}

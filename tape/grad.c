@@ -1,0 +1,192 @@
+// grad.c - who owns the gradient of an activation, and when a buffer may change hands.
+//
+// Rules:
+//   1. The first to write x's gradient gets a buffer at the high end and overwrites it; others add.
+//   2. y = a + b: y's buffer becomes a's if a has none yet, and b borrows it (reads only).
+//      So a residual stream has one gradient buffer from the loss to the embedding.
+//   3. Before anyone adds to a borrowed buffer, the borrower gets its own copy. In a block whose
+//      branch is computed right before the sum this never happens.
+//   4. If the owner is done before the borrower, the borrower inherits the buffer.
+//   5. An in-place op turns dy into dx if y owns dy and x has none yet (rule 3 saves borrowers).
+//   6. The gradient of a view is a part of its base's, which is zeroed when the part is not all.
+#include "tape/tape_int.h"
+
+#include <string.h>
+
+bool grad_is_borrowed_by_others(const struct tape *t, const struct tensor *x)
+{
+    for (int i = 0; i < t->loan_count; i++)
+        if (t->loan[i] != x && t->loan[i]->grad == x->grad)
+            return true;
+    return false;
+}
+
+static void forget_loan(struct tape *t, struct tensor *b)
+{
+    int i = 0;
+    while (t->loan[i] != b)
+        i++;
+    t->loan[i] = t->loan[--t->loan_count];
+    b->grad_is_lent = false;
+}
+
+static void borrow(struct tape *t, struct tensor *b, real *grad)
+{
+    CHECK(t->loan_count < t->cap.loan_count);
+    b->grad = grad;
+    b->grad_is_lent = true;
+    t->loan[t->loan_count++] = b;
+    if (t->loan_count > t->max.loan_count)
+        t->max.loan_count = t->loan_count;
+}
+
+static real *push_grad(struct tape *t, struct tensor *x)
+{
+    struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, NULL);
+    return arena_push(&t->arena, ARENA_HIGH, tensor_bytes(x), &label);
+}
+
+static void own_copy(struct tape *t, struct tensor *b)
+{
+    const real *from = b->grad;
+    b->grad = push_grad(t, b);
+    if (!t->arena.dry)
+        memcpy(b->grad, from, (size_t)tensor_bytes(b));
+    forget_loan(t, b);
+}
+
+// After this, x's buffer is x's alone and may be written.
+static void make_writable(struct tape *t, struct tensor *x)
+{
+    if (x->grad_is_lent)
+        own_copy(t, x);
+    for (int i = t->loan_count - 1; i >= 0; i--)
+        if (t->loan[i]->grad == x->grad)
+            own_copy(t, t->loan[i]);
+}
+
+// Where to write x's gradient, or NULL if nobody wants it; *adds if others have written before.
+static real *target(struct tape *t, struct tensor *x, bool *adds)
+{
+    *adds = false;
+    if (!x->wants_grad)
+        return NULL;
+    struct tensor *owner = tensor_owner(x);
+    if (owner->grad != NULL) {
+        *adds = true;
+        make_writable(t, owner);
+        return owner->grad + x->base_offset;
+    }
+    CHECK(!owner->is_persistent); // a parameter's gradient is made once, before training
+    owner->grad = push_grad(t, owner);
+    *adds = tensor_count(x) < tensor_count(owner);
+    if (*adds && !t->arena.dry)
+        memset(owner->grad, 0, (size_t)tensor_bytes(owner));
+    return owner->grad + x->base_offset;
+}
+
+void grad_seed(struct tape *t, struct tensor *loss, real seed)
+{
+    bool adds;
+    real *grad = target(t, loss, &adds);
+    CHECK(grad != NULL && !adds); // a loss that no parameter reaches has no gradient
+    for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++)
+        grad[i] = seed;
+}
+
+void grad_give(struct tape *t, struct tensor *x)
+{
+    if (x->grad == NULL)
+        return;
+    if (x->grad_is_lent)
+        forget_loan(t, x);
+    else {
+        int heir = 0;
+        while (heir < t->loan_count && t->loan[heir]->grad != x->grad)
+            heir++;
+        if (heir < t->loan_count)
+            forget_loan(t, t->loan[heir]);
+        else
+            arena_give(&t->arena, x->grad);
+    }
+    x->grad = NULL;
+}
+
+static void add(struct tape *t, struct tensor *x, const real *dy)
+{
+    bool adds;
+    CHECK(tensor_is_contiguous(x));
+    real *dx = target(t, x, &adds);
+    int64_t count = dx != NULL && !t->arena.dry ? tensor_count(x) : 0;
+    for (int64_t i = 0; i < count; i++)
+        dx[i] = adds ? dx[i] + dy[i] : dy[i];
+}
+
+static bool may_move(const struct tensor *y, const struct tensor *x)
+{
+    return x->wants_grad && !x->is_persistent && x->base == NULL && x->grad == NULL &&
+           !y->grad_is_lent;
+}
+
+// y = a + b. See rules 2 to 4.
+static void pass(struct tape *t, struct tensor *y, struct tensor *a, struct tensor *b)
+{
+    real *dy = y->grad;
+    if (may_move(y, a)) {
+        a->grad = dy;
+        y->grad = NULL;
+    } else
+        add(t, a, dy);
+    if (b->wants_grad && !b->is_persistent && b->base == NULL && b->grad == NULL)
+        borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
+    else
+        add(t, b, dy);
+}
+
+static void take_saved(struct tape *t, struct node *n)
+{
+    struct tensor *x = n->in[0], *y = n->out;
+    CHECK(x->grad == NULL && x->base == NULL && y->saved != NULL); // only the loss reads logits
+    x->grad = y->saved;
+    y->saved = NULL;
+    struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, n);
+    arena_relabel(&t->arena, x->grad, &label);
+}
+
+static void run_backward(struct tape *t, struct node *n)
+{
+    tape_push_work(t, n, n->backward_work_bytes);
+    t->flops[PHASE_BACKWARD] += n->backward_flops;
+    if (!t->arena.dry) {
+        tape_bind(n);
+        tape_break(t, n, PHASE_BACKWARD);
+        CHECK(n->op->backward[t->device] != NULL);
+        n->op->backward[t->device](t, n);
+    }
+    tape_give_work(t, n);
+}
+
+void grad_backward_node(struct tape *t, struct node *n)
+{
+    struct tensor *y = n->out, *x = n->in[0];
+    if (y->grad == NULL) // the loss does not depend on this node, or it is a view
+        return;
+    if (n->op->grad == GRAD_PASSES) {
+        pass(t, y, n->in[0], n->in[1]);
+        return;
+    }
+    bool from_saved = n->op->grad == GRAD_FROM_SAVED && x->wants_grad;
+    if (from_saved)
+        take_saved(t, n);
+    bool in_place = n->op->grad == GRAD_IN_PLACE && may_move(y, x);
+    if (in_place) {
+        x->grad = y->grad;
+        y->grad = NULL;
+    }
+    for (int i = 0; i < n->in_count; i++) // who borrowed dy gets a copy here
+        n->dx[i] = target(t, n->in[i], &n->adds[i]);
+    if (in_place || from_saved)
+        n->adds[0] = false;
+    n->dy = in_place ? n->dx[0] : y->grad; // the latter may just have become a copy of a loan
+    run_backward(t, n);
+}

@@ -1,0 +1,76 @@
+// op_embedding.c - y[b][t] = token[ids[b][t]] + position[t]. The position table may be NULL.
+//
+//   dtoken[row of the id] += dy[b][t],  dposition[t] += dy[b][t]     in the order of b, then t
+//
+// With `slots`, the gradient of the token table is compact: one row per id that occurs, and slots
+// says which. A tied table uses it: its head and its embedding then have an accumulator each.
+#include "tape/ops/ops_int.h"
+
+static void embedding_infer(struct tape *t, struct node *n)
+{
+    (void)t;
+    const struct tensor *token = n->in[0];
+    CHECK(token->dim_count == 2);
+    if (n->in_count == 2)
+        CHECK(n->in[1]->dim[0] >= n->args.length && n->in[1]->dim[1] == token->dim[1]);
+    tensor_shape(n->out, 3, (int64_t[]){n->args.samples, n->args.length, token->dim[1]});
+    n->forward_flops = n->in_count == 2 ? tensor_count(n->out) : 0;
+    n->backward_flops = n->in_count * tensor_count(n->out);
+}
+
+static void embedding_forward(struct tape *t, struct node *n)
+{
+    (void)t;
+    int64_t cols = tensor_cols(n->out), length = n->args.length, rows = n->args.samples * length;
+    int64_t vocabulary = n->in[0]->dim[0];
+    for (int64_t i = 0; i < rows; i++)
+        CHECK(n->args.ids[i] >= 0 && n->args.ids[i] < vocabulary);
+#pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
+    for (int64_t i = 0; i < rows; i++) {
+        const real *token = n->in[0]->data + n->args.ids[i] * cols;
+        const real *position = n->in_count == 2 ? n->in[1]->data + i % length * cols : NULL;
+        real *y = n->out->data + i * cols;
+        for (int64_t j = 0; j < cols; j++)
+            y[j] = token[j] + (position != NULL ? position[j] : 0);
+    }
+}
+
+static void embedding_backward(struct tape *t, struct node *n)
+{
+    (void)t;
+    int64_t cols = tensor_cols(n->out), length = n->args.length, rows = n->args.samples * length;
+    real *dtoken = n->dx[0], *dposition = n->in_count == 2 ? n->dx[1] : NULL;
+    const int32_t *row_of = n->args.slots != NULL ? n->args.slots : n->args.ids;
+    int64_t tiles = tile_count(cols, COLUMN_TILE);
+#pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
+    for (int64_t k = 0; k < tiles; k++) {
+        struct tile c = tile_at(k, cols, COLUMN_TILE);
+        for (int64_t i = 0; i < rows; i++) {
+            const real *dy = n->dy + i * cols + c.from;
+            real *to = dtoken != NULL ? dtoken + row_of[i] * cols + c.from : NULL;
+            for (int64_t j = 0; to != NULL && j < c.count; j++)
+                to[j] += dy[j];
+            to = dposition != NULL ? dposition + i % length * cols + c.from : NULL;
+            for (int64_t j = 0; to != NULL && j < c.count; j++)
+                to[j] += dy[j];
+        }
+    }
+}
+
+const struct op op_embedding_desc = {
+    .name = "embedding",
+    .formula = "y[b][t] = token[ids[b][t]] + position[t]",
+    .keeps = "nothing but the ids, which are the batch",
+    .infer = embedding_infer,
+    .forward = {embedding_forward},
+    .backward = {embedding_backward},
+};
+
+struct tensor *(op_embedding)(struct tape *t, struct tensor *token, struct tensor *position,
+                              const int32_t *ids, const int32_t *slots, int64_t samples,
+                              int64_t length)
+{
+    struct op_args args = {.ids = ids, .slots = slots, .samples = samples, .length = length};
+    struct tensor *in[] = {token, position};
+    return tape_apply(t, &op_embedding_desc, position != NULL ? 2 : 1, in, &args);
+}

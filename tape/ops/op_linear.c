@@ -1,0 +1,134 @@
+// op_linear.c - y = x w^T + b. The bias may be NULL.
+//
+//   dx += dy w        (R,O)(O,I)    for each sample
+//   dw += dy^T x      (O,R)(R,I)    sample after sample
+//   db += sum over rows of dy       row after row
+//
+// R rows of one sample, I inputs, O outputs. Every product is cut into tiles: at most ROW_TILE rows
+// of one sample, OUT_TILE outputs (IN_TILE inputs for dx). A tile is one single-threaded BLAS call,
+// and tiles run in parallel; for dw a thread owns some rows of dw and adds all samples to them in
+// order. Measured against one threaded call over all rows: docs/decisions.md.
+#include "tape/blas.h"
+#include "tape/ops/ops_int.h"
+
+enum { ROW_TILE = 128, OUT_TILE = 64, IN_TILE = 128, DW_TILE = 64 };
+
+struct linear {
+    int64_t samples, rows, in, out;
+    int64_t row_tiles;
+};
+
+static struct linear shape_of(const struct node *n)
+{
+    const struct tensor *x = n->in[0], *w = n->in[1];
+    struct linear s = {
+        .samples = tensor_samples(x), .rows = tensor_rows(x), .in = w->dim[1], .out = w->dim[0]};
+    s.row_tiles = tile_count(s.rows, ROW_TILE);
+    return s;
+}
+
+static void linear_infer(struct tape *t, struct node *n)
+{
+    (void)t;
+    const struct tensor *x = n->in[0], *w = n->in[1];
+    CHECK(x->dim_count >= 2 && w->dim_count == 2 && tensor_cols(x) == w->dim[1]);
+    CHECK(n->in_count == 2 || tensor_count(n->in[2]) == w->dim[0]);
+    int64_t dim[DIM_MAX];
+    for (int i = 0; i < x->dim_count; i++)
+        dim[i] = x->dim[i];
+    dim[x->dim_count - 1] = w->dim[0];
+    tensor_shape(n->out, x->dim_count, dim);
+    int64_t rows = tensor_samples(x) * tensor_rows(x), product = 2 * rows * w->dim[0] * w->dim[1];
+    bool bias = n->in_count == 3;
+    n->forward_flops = product + (bias ? rows * w->dim[0] : 0);
+    n->backward_flops = (x->wants_grad ? product : 0) + (w->wants_grad ? product : 0) +
+                        (bias && n->in[2]->wants_grad ? rows * w->dim[0] : 0);
+}
+
+static void linear_forward(struct tape *t, struct node *n)
+{
+    (void)t;
+    struct linear s = shape_of(n);
+    const real *x = n->in[0]->data, *w = n->in[1]->data;
+    const real *b = n->in_count == 3 ? n->in[2]->data : NULL;
+    real *y = n->out->data;
+    int64_t out_tiles = tile_count(s.out, OUT_TILE), tasks = s.samples * s.row_tiles * out_tiles;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < tasks; task++) {
+        struct tile o = tile_at(task % out_tiles, s.out, OUT_TILE);
+        struct tile r = tile_at(task / out_tiles % s.row_tiles, s.rows, ROW_TILE);
+        int64_t row = task / out_tiles / s.row_tiles * s.rows + r.from;
+        real *tile = y + row * s.out + o.from;
+        for (int64_t i = 0; b != NULL && i < r.count; i++)
+            memcpy(tile + i * s.out, b + o.from, (size_t)o.count * sizeof(real));
+        blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.in, 1, x + row * s.in, s.in,
+                  w + o.from * s.in, s.in, b != NULL ? 1 : 0, tile, s.out);
+    }
+}
+
+static void input_gradient(const struct linear *s, const real *dy, const real *w, real *dx,
+                           bool adds)
+{
+    int64_t in_tiles = tile_count(s->in, IN_TILE), tasks = s->samples * s->row_tiles * in_tiles;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < tasks; task++) {
+        struct tile c = tile_at(task % in_tiles, s->in, IN_TILE);
+        struct tile r = tile_at(task / in_tiles % s->row_tiles, s->rows, ROW_TILE);
+        int64_t row = task / in_tiles / s->row_tiles * s->rows + r.from;
+        blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, c.count, s->out, 1, dy + row * s->out, s->out,
+                  w + c.from, s->in, adds ? 1 : 0, dx + row * s->in + c.from, s->in);
+    }
+}
+
+static void bias_gradient(const struct linear *s, const real *dy, struct tile o, real *db)
+{
+    for (int64_t i = 0; i < s->samples * s->rows; i++)
+        for (int64_t j = o.from; j < o.from + o.count; j++)
+            db[j] += dy[i * s->out + j];
+}
+
+static void weight_gradient(const struct linear *s, const real *dy, const real *x, real *dw,
+                            real *db)
+{
+    int64_t tasks = tile_count(s->out, DW_TILE);
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < tasks; task++) {
+        struct tile o = tile_at(task, s->out, DW_TILE);
+        for (int64_t i = 0; dw != NULL && i < s->samples * s->row_tiles; i++) {
+            struct tile r = tile_at(i % s->row_tiles, s->rows, ROW_TILE);
+            int64_t row = i / s->row_tiles * s->rows + r.from;
+            blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, s->in, r.count, 1,
+                      dy + row * s->out + o.from, s->out, x + row * s->in, s->in, 1,
+                      dw + o.from * s->in, s->in);
+        }
+        if (db != NULL)
+            bias_gradient(s, dy, o, db);
+    }
+}
+
+static void linear_backward(struct tape *t, struct node *n)
+{
+    (void)t;
+    struct linear s = shape_of(n);
+    if (n->dx[0] != NULL)
+        input_gradient(&s, n->dy, n->in[1]->data, n->dx[0], n->adds[0]);
+    real *db = n->in_count == 3 ? n->dx[2] : NULL;
+    if (n->dx[1] != NULL || db != NULL)
+        weight_gradient(&s, n->dy, n->in[0]->data, n->dx[1], db);
+}
+
+const struct op op_linear_desc = {
+    .name = "linear",
+    .formula = "y = x w^T + b",
+    .keeps = "x for dw, w for dx",
+    .needs = NEEDS_IN0 | NEEDS_IN1,
+    .cost = COST_GEMM,
+    .infer = linear_infer,
+    .forward = {linear_forward},
+    .backward = {linear_backward},
+};
+
+struct tensor *(op_linear)(struct tape *t, struct tensor *x, struct tensor *w, struct tensor *b)
+{
+    return tape_apply(t, &op_linear_desc, b ? 3 : 2, (struct tensor *[]){x, w, b}, NULL);
+}

@@ -1,0 +1,126 @@
+// segment.c - recompute instead of keep (elsewhere called activation checkpointing).
+//
+//   forward    transient outputs go high and vanish with their scope; the result is hoisted low
+//   backward   before each node: what it reads and is missing is computed again, low, in tape
+//              order, from what is there; after the last node the outside inputs are let go
+//
+// Kept outputs are simply there: no call is matched with an earlier call. What nobody needs is
+// not recomputed (the last linear of a block only feeds the residual sum). Recomputing at the
+// last moment keeps the low end a stack: a value recomputed early would sit on top of kept ones
+// that backward gives back first.
+#include "tape/tape_int.h"
+
+#include <string.h>
+
+bool segment_keeps(enum tape_policy policy, enum op_cost cost)
+{
+    (void)cost;
+    return policy == POLICY_NONE;
+}
+
+static real *hoisted(struct tape *t, real *from, int64_t bytes, const struct ledger_label *label)
+{
+    if (from == NULL)
+        return NULL;
+    real *to = arena_push(&t->arena, ARENA_LOW, bytes, label);
+    if (!t->arena.dry)
+        memcpy(to, from, (size_t)bytes);
+    arena_give(&t->arena, from);
+    return to;
+}
+
+// The result of a segment is kept. If it was made high it is copied: one pass over one tensor.
+static void hoist(struct tape *t, struct tensor *y)
+{
+    if (!y->is_transient)
+        return;
+    enum ledger_category category = t->eval ? LEDGER_WORKSPACE : LEDGER_SAVED_ACTIVATIONS;
+    struct ledger_label label = tape_label(y, NULL, category, NULL);
+    struct ledger_label saved = tape_label(y, ".saved", category, NULL);
+    y->saved = hoisted(t, y->saved, y->saved_bytes, &saved);
+    y->data = hoisted(t, y->data, tensor_bytes(y), &label);
+    y->is_transient = false;
+}
+
+static bool is_outside(const struct segment *s, const struct tensor *x)
+{
+    return !x->is_persistent && x->index < s->first_tensor;
+}
+
+struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
+{
+    struct segment *s = t->open;
+    CHECK(s != NULL && t->node_count > s->first_node);
+    CHECK(!is_outside(s, y) && y->base == NULL);
+    s->end_node = t->node_count;
+    for (int i = s->first_node; i < s->end_node; i++)
+        for (int j = 0; t->node[i].out->wants_grad && j < t->node[i].in_count; j++)
+            if (is_outside(s, t->node[i].in[j]))
+                t->node[i].in[j]->holders++; // a replay reads it
+    hoist(t, y);
+    s->in->in_scope = false;
+    tape_let_go(t, s->in);
+    t->open = NULL;
+    return tape_leave(t, y);
+}
+
+static void mark(struct tensor *x)
+{
+    struct tensor *owner = tensor_owner(x);
+    owner->redo |= owner->data == NULL;
+}
+
+// Marks what backward of n reads and has not got, then what computing that takes.
+static void mark_missing(struct tape *t, const struct segment *s, struct node *n)
+{
+    for (int j = 0; j < n->in_count; j++)
+        if (n->op->needs & (1u << j))
+            mark(n->in[j]);
+    if (n->op->needs & NEEDS_OUT)
+        mark(n->out);
+    n->out->redo |= n->out->saved_bytes > 0 && n->out->saved == NULL;
+    for (int i = n->index; i >= s->first_node; i--) {
+        struct node *m = &t->node[i];
+        for (int j = 0; m->out->redo && j < m->in_count; j++)
+            mark(m->in[j]);
+    }
+}
+
+void segment_replay_for(struct tape *t, const struct segment *s, struct node *n)
+{
+    enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_RECOMPUTE);
+    mark_missing(t, s, n);
+    for (int i = s->first_node; i <= n->index; i++) {
+        struct node *m = &t->node[i];
+        if (m->out->redo)
+            tape_compute(t, m, ARENA_LOW, PHASE_RECOMPUTE);
+    }
+    for (int i = n->index; i >= s->first_node; i--) {
+        struct tensor *y = t->node[i].out;
+        if (y->redo && y->holders == 0) // only another recomputation wanted it
+            tape_give_data(t, y);
+        y->redo = false;
+    }
+    ledger_enter_phase(&t->arena.ledger, before);
+}
+
+// A gradient that crosses out of the segment slides over what the segment left stranded. In a
+// residual stream nothing is: the stream's buffer was there first.
+static void sink_grad(struct tape *t, struct tensor *x)
+{
+    if (x->grad == NULL || grad_is_borrowed_by_others(t, x))
+        return;
+    x->grad = arena_sink(&t->arena, x->grad);
+}
+
+void segment_close(struct tape *t, const struct segment *s)
+{
+    for (int i = s->end_node - 1; i >= s->first_node; i--)
+        for (int j = 0; j < t->node[i].in_count; j++) {
+            struct tensor *x = t->node[i].in[j];
+            if (!is_outside(s, x) || !t->node[i].out->wants_grad)
+                continue;
+            sink_grad(t, x);
+            tape_let_go(t, x);
+        }
+}

@@ -1,0 +1,119 @@
+// tape.h - the tape records which ops made which tensors, and walks back through them.
+//
+// A call of an op appends one node and computes it at once. tape_backward() walks the nodes from
+// the last to the first. Nothing else in the program places step memory.
+//
+// Where bytes go:
+//   1. An op's output goes low if it is kept, high if it will be recomputed; its saved extras go
+//      just before it, at the same end (they die later).
+//   2. An op that takes an input over (op.takes) uses that input's buffer, wherever it is.
+//   3. Gradients of activations and scratch go high: the gradient first, the scratch last.
+//   4. In a replay everything that is missing goes low.
+//   5. A view (split_heads) places nothing: it reads and writes inside its base.
+#ifndef TAPE_TAPE_H
+#define TAPE_TAPE_H
+
+#include "tape/op.h"
+
+enum { SCOPES_MAX = 16, SCOPE_NAME_BYTES = 24 };
+
+// Which cost classes a checkpoint segment keeps. An output that is not kept is computed again just
+// before a backward that reads it.
+enum tape_policy {
+    POLICY_NONE, // keep all that some backward reads: no checkpointing
+    POLICY_FULL, // keep the segment's input alone
+    POLICY_COUNT,
+};
+
+const char *tape_policy_name(enum tape_policy p);
+
+// A range of nodes. Nothing is recorded twice and no function of the model is called twice: a
+// replay runs `forward` of the nodes whose bytes are missing and wanted.
+struct segment {
+    int first_node, end_node;
+    int first_tensor;
+    enum tape_policy policy;
+    struct tensor *in;
+};
+
+struct scope {
+    char name[SCOPE_NAME_BYTES];
+    int first_tensor; // tensors made before this index belong to outer scopes
+};
+
+struct tape {
+    struct arena arena;
+    enum device device;
+    int threads;          // of parallel loops; scratch is sized by it
+    bool eval;            // forward only: no gradient is wanted, nothing is kept
+    bool is_walked;       // backward has been through
+    int64_t first_sample; // of this micro-batch in the effective batch
+    struct node *node;
+    struct tensor *tensor;
+    struct segment *segment;
+    struct tensor **loan; // tensors whose grad_is_lent
+    int node_count, tensor_count, segment_count, loan_count;
+    struct plan cap, max; // of the tables: their sizes, and the highest counts so far
+    struct scope scope[SCOPES_MAX];
+    int scope_count;
+    const char *file; // who asks
+    int line;
+    struct segment *open;       // the segment being recorded
+    int64_t flops[PHASE_COUNT]; // done so far, as the ops count them
+};
+
+// Opens an arena and the tape's tables in it. plan NULL and dry: boundless. A plan from a dry run,
+// or tape_plan_small for a program that only wants to try something.
+bool tape_open(struct tape *t, const struct plan *plan, bool dry, int threads, struct error *e);
+void tape_close(struct tape *t);
+
+// All that a real run of the same calls will reserve. Ask after a dry run.
+struct plan tape_plan(const struct tape *t);
+struct plan tape_plan_small(int64_t bytes); // a few thousand nodes, and `bytes` for tensors
+
+// Runs fn twice on memory that may not be touched: once to count what the tables need, once with
+// tables of that size. Leaves t open and dry, for a look at its ledger; close it when done.
+// fn makes parameters and takes steps through t, exactly as the real run will.
+typedef bool tape_run_fn(struct tape *t, void *user, struct error *e);
+bool tape_measure(struct tape *t, int threads, tape_run_fn *fn, void *user, struct plan *plan,
+                  struct error *e);
+
+// Starts an empty tape; what the last one made must be gone. The phase says what for: FORWARD
+// records for a backward, EVAL and GENERATE keep nothing. first_sample: of this micro-batch in the
+// effective batch, so that dropout draws the same numbers however the batch is split.
+void tape_begin(struct tape *t, enum ledger_phase phase, int64_t first_sample);
+
+// Records a node and computes its output. Ops wrap it: tape/ops/ops.h.
+struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
+                          struct tensor *const in[], const struct op_args *args);
+
+// d(sum of seed * loss[i]) into every parameter's gradient. The loss may be a vector (one number
+// per sample). The tape is used up by it: a second walk is a CHECK.
+void tape_backward(struct tape *t, struct tensor *loss, real seed);
+
+// A scope is a name and a lifetime: leaving it lets go of every tensor made inside but `keep`,
+// which slides over what stays dead under it.
+void tape_enter(struct tape *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct tensor *tape_leave(struct tape *t, struct tensor *keep);
+
+// A scope that is a checkpoint segment. Its result ends up low whatever the policy, and slides over
+// what the segment left dead; so does, on the way back, the gradient that leaves it.
+// `in` is the segment's: no op after it may read `in` again.
+void tape_segment_begin(struct tape *t, enum tape_policy policy, struct tensor *in,
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+struct tensor *tape_segment_end(struct tape *t, struct tensor *y);
+
+// Remembers who asks next, and returns t: the wrappers in tape/ops/ops.h call it.
+struct tape *tape_at(struct tape *t, const char *file, int line);
+
+// Scratch at the high end that lives until given back; for code that is not an op (the update).
+void *tape_scratch(struct tape *t, const char *name, int64_t bytes);
+void tape_scratch_give(struct tape *t, void *scratch);
+
+// Called before every op in both directions and in replays, for debuggers only (break here); a dry
+// run does not call it.
+void tape_break(const struct tape *t, const struct node *n, enum ledger_phase phase);
+
+bool tape_is_dry(const struct tape *t);
+
+#endif

@@ -1,0 +1,34 @@
+// test.h - what every unit test includes, last: cmocka and a few comparisons that print both values.
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include "tape/base.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// |a - b| <= tolerance (1 + |b|)
+#define assert_near(a, b, tolerance) near((double)(a), (double)(b), (tolerance), __FILE__, __LINE__)
+
+static inline void near(double a, double b, double tolerance, const char *file, int line)
+{
+    if (fabs(a - b) <= tolerance * (1 + fabs(b)))
+        return;
+    print_error("%s:%d: %.17g, expected %.17g within %g\n", file, line, a, b, tolerance);
+    _fail(file, line);
+}
+
+static inline bool test_is_long(void) // make test-long
+{
+    return getenv("MEMTAPE_LONG") != NULL;
+}
+
+#endif
