@@ -84,30 +84,55 @@ static void *reserve(int64_t bytes, bool may_touch)
     return at == MAP_FAILED ? NULL : at;
 }
 
+static void *push_table(struct arena *a, const char *name, int64_t count, int64_t item_bytes)
+{
+    struct ledger_label label = {.name = name,
+                                 .category = LEDGER_BOOKKEEPING,
+                                 .dtype = DTYPE_U8,
+                                 .dim_count = 2,
+                                 .dim = (int64_t[]){count, item_bytes},
+                                 .node = -1};
+    return arena_push(a, ARENA_LOW, count * item_bytes, &label); // fresh pages are zero
+}
+
+static void *side_table(struct arena *a, int64_t bytes)
+{
+    void *at = a->side + a->side_used_bytes;
+    a->side_used_bytes += round_up(bytes);
+    CHECK(a->side_used_bytes <= a->side_bytes);
+    return at;
+}
+
 // The tables that the arena itself needs. They are the first blocks of the low end, so their
-// addresses are known before there is a table to record them in.
+// addresses are known before there is a table to record them in. A dry run keeps its whole history:
+// its own tables are boundless, whatever it accounts for.
 static void open_tables(struct arena *a, const struct plan *p)
 {
     static const char *const name[] = {"ledger.rows", "ledger.events", "arena.low", "arena.high"};
     const int64_t count[] = {p->row_count, p->event_count, p->low_count, p->high_count};
+    const int64_t most[] = {boundless.row_count, boundless.event_count, boundless.low_count,
+                            boundless.high_count};
     const int64_t item[] = {sizeof(struct ledger_row), sizeof(struct ledger_event),
                             sizeof(struct arena_block), sizeof(struct arena_block)};
-    char *at = a->dry ? a->side : a->base;
+    const int64_t *cap = a->dry ? most : count;
+    char *at = a->base;
     void *table[4];
     for (int i = 0; i < 4; i++) {
-        table[i] = at;
+        table[i] = a->dry ? side_table(a, cap[i] * item[i]) : at;
         at += round_up(count[i] * item[i]);
     }
     a->ledger.row = table[0];
-    a->ledger.row_cap = count[0];
+    a->ledger.row_cap = cap[0];
     a->ledger.event = table[1];
-    a->ledger.event_cap = count[1];
+    a->ledger.event_cap = cap[1];
     a->stack[ARENA_LOW].block = table[2];
-    a->stack[ARENA_LOW].cap = count[2];
+    a->stack[ARENA_LOW].cap = cap[2];
     a->stack[ARENA_HIGH].block = table[3];
-    a->stack[ARENA_HIGH].cap = count[3];
-    for (int i = 0; i < 4; i++)
-        CHECK(arena_table(a, name[i], count[i], item[i]) == table[i]);
+    a->stack[ARENA_HIGH].cap = cap[3];
+    for (int i = 0; i < 4; i++) {
+        void *placed = push_table(a, name[i], count[i], item[i]);
+        CHECK(a->dry || placed == table[i]);
+    }
 }
 
 bool arena_open(struct arena *a, const struct plan *plan, bool dry, struct error *e)
@@ -117,7 +142,7 @@ bool arena_open(struct arena *a, const struct plan *plan, bool dry, struct error
     memset(a, 0, sizeof(*a));
     a->dry = dry;
     a->ledger.keeps_history = dry;
-    a->cap_bytes = round_up(p->bytes);
+    a->cap_bytes = p->bytes / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES; // never more than asked
     a->base = reserve(a->cap_bytes, !dry);
     while (a->base == NULL && plan == NULL && a->cap_bytes > side_bytes_max) {
         a->cap_bytes /= 2;
@@ -157,6 +182,8 @@ void arena_touch(struct arena *a)
 #endif
     for (; at < end; at += page)
         ((volatile char *)a->base)[at] = 0;
+    if (a->stack[ARENA_LOW].bytes < end) // the last page begins anywhere
+        ((volatile char *)a->base)[end - 1] = 0;
 }
 
 // ---- push, give, sink ------------------------------------------------------------------
@@ -207,7 +234,8 @@ static struct arena_block *find(struct arena *a, const void *address)
     for (int64_t i = s->count - 1; i >= 0; i--)
         if (s->block[i].offset_bytes == offset && s->block[i].live)
             return &s->block[i];
-    CHECK(!"arena: the address is not that of a live block");
+    bool address_is_of_a_live_block = false;
+    CHECK(address_is_of_a_live_block);
     return NULL;
 }
 
@@ -265,20 +293,8 @@ void *arena_sink(struct arena *a, void *address)
 
 void *arena_table(struct arena *a, const char *name, int64_t count, int64_t item_bytes)
 {
-    int64_t bytes = count * item_bytes;
-    struct ledger_label label = {.name = name,
-                                 .category = LEDGER_BOOKKEEPING,
-                                 .dtype = DTYPE_U8,
-                                 .dim_count = 2,
-                                 .dim = (int64_t[]){count, item_bytes},
-                                 .node = -1};
-    void *at = arena_push(a, ARENA_LOW, bytes, &label); // fresh pages are zero
-    if (!a->dry)
-        return at;
-    at = a->side + a->side_used_bytes;
-    a->side_used_bytes += round_up(bytes);
-    CHECK(a->side_used_bytes <= a->side_bytes);
-    return at;
+    void *at = push_table(a, name, count, item_bytes);
+    return a->dry ? side_table(a, count * item_bytes) : at;
 }
 
 static void follow_row(void *user, int32_t from, int32_t to)
@@ -290,7 +306,8 @@ static void follow_row(void *user, int32_t from, int32_t to)
                 a->stack[end].block[i].row = to;
                 return;
             }
-    CHECK(!"arena: a live row without a block");
+    bool live_row_has_a_block = false;
+    CHECK(live_row_has_a_block);
 }
 
 void arena_lap(struct arena *a)

@@ -122,10 +122,14 @@ static void add(struct tape *t, struct tensor *x, const real *dy)
         dx[i] = adds ? dx[i] + dy[i] : dy[i];
 }
 
+static bool may_take(const struct tensor *x)
+{
+    return x->wants_grad && !x->is_persistent && x->base == NULL && x->grad == NULL;
+}
+
 static bool may_move(const struct tensor *y, const struct tensor *x)
 {
-    return x->wants_grad && !x->is_persistent && x->base == NULL && x->grad == NULL &&
-           !y->grad_is_lent;
+    return may_take(x) && !y->grad_is_lent;
 }
 
 // y = a + b. See rules 2 to 4.
@@ -135,18 +139,20 @@ static void pass(struct tape *t, struct tensor *y, struct tensor *a, struct tens
     if (may_move(y, a)) {
         a->grad = dy;
         y->grad = NULL;
-    } else
+    } else {
         add(t, a, dy);
-    if (b->wants_grad && !b->is_persistent && b->base == NULL && b->grad == NULL)
+        dy = y->grad; // if a's buffer was lent to y, y just got a copy of it
+    }
+    if (may_take(b))
         borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
     else
         add(t, b, dy);
 }
 
+// The saved buffer will hold dx: it becomes x's gradient if x has none yet.
 static void take_saved(struct tape *t, struct node *n)
 {
     struct tensor *x = n->in[0], *y = n->out;
-    CHECK(x->grad == NULL && x->base == NULL && y->saved != NULL); // only the loss reads logits
     x->grad = y->saved;
     y->saved = NULL;
     struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, n);
@@ -166,6 +172,23 @@ static void run_backward(struct tape *t, struct node *n)
     tape_give_work(t, n);
 }
 
+// Cross-entropy: the saved buffer turns into dx. Only the loss reads logits, as a rule; if somebody
+// else does, or they are a parameter, dx is added to what is there.
+static void from_saved(struct tape *t, struct node *n)
+{
+    struct tensor *x = n->in[0], *y = n->out;
+    CHECK(y->saved != NULL);
+    n->dx[0] = x->wants_grad ? y->saved : NULL;
+    n->adds[0] = false;
+    n->dy = y->grad;
+    bool takes = may_take(x);
+    if (takes)
+        take_saved(t, n);
+    run_backward(t, n);
+    if (x->wants_grad && !takes)
+        add(t, x, y->saved);
+}
+
 void grad_backward_node(struct tape *t, struct node *n)
 {
     struct tensor *y = n->out, *x = n->in[0];
@@ -175,9 +198,10 @@ void grad_backward_node(struct tape *t, struct node *n)
         pass(t, y, n->in[0], n->in[1]);
         return;
     }
-    bool from_saved = n->op->grad == GRAD_FROM_SAVED && x->wants_grad;
-    if (from_saved)
-        take_saved(t, n);
+    if (n->op->grad == GRAD_FROM_SAVED) {
+        from_saved(t, n);
+        return;
+    }
     bool in_place = n->op->grad == GRAD_IN_PLACE && may_move(y, x);
     if (in_place) {
         x->grad = y->grad;
@@ -185,7 +209,7 @@ void grad_backward_node(struct tape *t, struct node *n)
     }
     for (int i = 0; i < n->in_count; i++) // who borrowed dy gets a copy here
         n->dx[i] = target(t, n->in[i], &n->adds[i]);
-    if (in_place || from_saved)
+    if (in_place)
         n->adds[0] = false;
     n->dy = in_place ? n->dx[0] : y->grad; // the latter may just have become a copy of a loan
     run_backward(t, n);

@@ -34,7 +34,7 @@ static void hoist(struct tape *t, struct tensor *y)
 {
     if (!y->is_transient)
         return;
-    enum ledger_category category = t->eval ? LEDGER_WORKSPACE : LEDGER_SAVED_ACTIVATIONS;
+    enum ledger_category category = y->wants_grad ? LEDGER_SAVED_ACTIVATIONS : LEDGER_WORKSPACE;
     struct ledger_label label = tape_label(y, NULL, category, NULL);
     struct ledger_label saved = tape_label(y, ".saved", category, NULL);
     y->saved = hoisted(t, y->saved, y->saved_bytes, &saved);
@@ -53,10 +53,11 @@ struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
     CHECK(s != NULL && t->node_count > s->first_node);
     CHECK(!is_outside(s, y) && y->base == NULL);
     s->end_node = t->node_count;
+    s->is_replayed = y->wants_grad;
     for (int i = s->first_node; i < s->end_node; i++)
-        for (int j = 0; t->node[i].out->wants_grad && j < t->node[i].in_count; j++)
+        for (int j = 0; s->is_replayed && j < t->node[i].in_count; j++)
             if (is_outside(s, t->node[i].in[j]))
-                t->node[i].in[j]->holders++; // a replay reads it
+                t->node[i].in[j]->holders++; // a replay reads it, also where no gradient goes
     hoist(t, y);
     s->in->in_scope = false;
     tape_let_go(t, s->in);
@@ -108,7 +109,7 @@ void segment_replay_for(struct tape *t, const struct segment *s, struct node *n)
 // residual stream nothing is: the stream's buffer was there first.
 static void sink_grad(struct tape *t, struct tensor *x)
 {
-    if (x->grad == NULL || grad_is_borrowed_by_others(t, x))
+    if (x->grad == NULL || x->grad_is_lent || grad_is_borrowed_by_others(t, x))
         return;
     x->grad = arena_sink(&t->arena, x->grad);
 }
@@ -118,7 +119,7 @@ void segment_close(struct tape *t, const struct segment *s)
     for (int i = s->end_node - 1; i >= s->first_node; i--)
         for (int j = 0; j < t->node[i].in_count; j++) {
             struct tensor *x = t->node[i].in[j];
-            if (!is_outside(s, x) || !t->node[i].out->wants_grad)
+            if (!is_outside(s, x) || !s->is_replayed)
                 continue;
             sink_grad(t, x);
             tape_let_go(t, x);

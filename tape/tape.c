@@ -254,7 +254,8 @@ static void name_node(const struct tape *t, struct node *n)
 {
     size_t used = 0, size = sizeof(n->name);
     for (int i = 0; i < t->scope_count && used < size; i++)
-        used += (size_t)snprintf(n->name + used, size - used, "%s.", t->scope[i].name);
+        if (t->scope[i].name[0] != 0) // a root scope is a lifetime without a name
+            used += (size_t)snprintf(n->name + used, size - used, "%s.", t->scope[i].name);
     if (used < size)
         snprintf(n->name + used, size - used, "%s", n->op->name);
 }

@@ -33,6 +33,7 @@ struct segment {
     int first_node, end_node;
     int first_tensor;
     enum tape_policy policy;
+    bool is_replayed; // a gradient may come back through its result
     struct tensor *in;
 };
 

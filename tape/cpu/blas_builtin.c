@@ -11,7 +11,8 @@
 // tile of STRIP x PANEL sums stays in registers over the whole stretch.
 //
 // Every element of c is one sum over p = 0, 1, ... in that order, per stretch: the bits depend on
-// the shape and the values, not on tile sizes, addresses or vector width (an FMA or none: yes).
+// the values and on k, not on tile sizes, addresses or vector width. (A target without FMA gives
+// other bits, and so does a single row times a transposed b, which is a dot product in lanes.)
 // About 100 KiB of stack.
 #include "tape/cpu/blas_int.h"
 #include "tape/cpu/vec.h"
@@ -62,7 +63,7 @@ enum {
 #endif
     PANEL = 2 * LANES,
     STRIPS = (64 + STRIP - 1) / STRIP,
-    BLOCK_ROWS = STRIPS * STRIP,        // 64 rows or a little more
+    BLOCK_ROWS = STRIPS * STRIP,      // 64 rows or a little more
     DEPTH = 1024 / (int)sizeof(real), // a panel of b is at most 32 KiB: it stays in the L1 cache
 };
 
@@ -102,8 +103,8 @@ static inline void multiply_tile(real *sums, int64_t depth, const real *a, const
 
 // c = alpha sums + beta c, on the part of the tile that is in c. Each element in the same way,
 // whether its tile is whole or not.
-static void store_tile(const real *sums, int64_t rows, int64_t columns, real alpha, real beta, real *c,
-                       int64_t stride_c)
+static void store_tile(const real *sums, int64_t rows, int64_t columns, real alpha, real beta,
+                       real *c, int64_t stride_c)
 {
     for (int64_t i = 0; i < rows; i++) {
         const real *sum = sums + i * PANEL;
@@ -144,6 +145,16 @@ static void multiply_block(int64_t m, int64_t n, int64_t k, real alpha, const re
     }
 }
 
+// One row against rows of b: nothing would be read twice, so nothing is packed.
+static void multiply_row(int64_t n, int64_t k, real alpha, const real *a, const real *b,
+                         int64_t stride_b, real beta, real *c)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const real product = alpha * vec_dot(a, b + j * stride_b, k);
+        c[j] = beta == 0 ? product : product + beta * c[j];
+    }
+}
+
 void blas_gemm(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
                real alpha, const real *a, int64_t stride_a, const real *b, int64_t stride_b,
                real beta, real *c, int64_t stride_c)
@@ -151,6 +162,10 @@ void blas_gemm(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t 
     blas_check(side_a, side_b, m, n, k, stride_a, stride_b, stride_c);
     if (blas_without_product(m, n, k, beta, c, stride_c))
         return;
+    if (m == 1 && side_a == BLAS_AS_IS && side_b == BLAS_TRANSPOSED) {
+        multiply_row(n, k, alpha, a, b, stride_b, beta, c);
+        return;
+    }
     const int64_t a_down = side_a == BLAS_AS_IS ? stride_a : 1;
     const int64_t a_right = side_a == BLAS_AS_IS ? 1 : stride_a;
     const int64_t b_down = side_b == BLAS_AS_IS ? stride_b : 1;

@@ -8,6 +8,9 @@
 void blas_check(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
                 int64_t stride_a, int64_t stride_b, int64_t stride_c);
 
+// c (m,n) = beta c. With beta 0, c is written and never read.
+void blas_scale(int64_t m, int64_t n, real beta, real *c, int64_t stride_c);
+
 // True if there is no product to add (m, n or k is 0): c = beta c is then done here.
 bool blas_without_product(int64_t m, int64_t n, int64_t k, real beta, real *c, int64_t stride_c);
 

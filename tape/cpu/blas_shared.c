@@ -16,13 +16,18 @@ void blas_check(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t
     CHECK(stride_c >= n);
 }
 
+void blas_scale(int64_t m, int64_t n, real beta, real *c, int64_t stride_c)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            c[i * stride_c + j] = beta == 0 ? 0 : beta * c[i * stride_c + j];
+}
+
 bool blas_without_product(int64_t m, int64_t n, int64_t k, real beta, real *c, int64_t stride_c)
 {
     if (m > 0 && n > 0 && k > 0)
         return false;
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            c[i * stride_c + j] = beta == 0 ? 0 : beta * c[i * stride_c + j];
+    blas_scale(m, n, beta, c, stride_c);
     return true;
 }
 

@@ -120,7 +120,7 @@ static void attention_forward(struct tape *t, struct node *n)
 {
     int64_t tasks = n->out->dim[0] * n->args.heads;
     CHECK(n->forward_work_bytes == t->threads * (int64_t)sizeof(real) * TILE);
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < tasks; task++) {
         struct head w = head_at(n, task);
         int64_t row = task / w.heads * w.time;
@@ -194,9 +194,8 @@ static void head_backward(const struct node *n, const struct head *w, const stru
 
 static void attention_backward(struct tape *t, struct node *n)
 {
-    (void)t;
     int64_t tasks = n->out->dim[0] * n->args.heads;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < tasks; task++) {
         struct head w = head_at(n, task);
         int64_t row = task / w.heads * w.time, at = row * w.width + w.index * w.size;

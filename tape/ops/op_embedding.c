@@ -39,6 +39,8 @@ static void embedding_backward(struct tape *t, struct node *n)
 {
     (void)t;
     int64_t cols = tensor_cols(n->out), length = n->args.length, rows = n->args.samples * length;
+    for (int i = 0; i < n->in_count; i++)
+        op_start_sum(n, i);
     real *dtoken = n->dx[0], *dposition = n->in_count == 2 ? n->dx[1] : NULL;
     const int32_t *row_of = n->args.slots != NULL ? n->args.slots : n->args.ids;
     int64_t tiles = tile_count(cols, COLUMN_TILE);

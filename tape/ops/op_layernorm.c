@@ -109,6 +109,8 @@ static void layernorm_backward(struct tape *t, struct node *n)
     int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
     real *dx = n->dx[0], *dc = n->in_count == 3 ? n->dx[2] : NULL;
     const real *saved = n->out->saved;
+    for (int i = 1; i < n->in_count; i++)
+        op_start_sum(n, i);
     if (n->dx[1] != NULL || dc != NULL)
         parameter_gradients(n, rows, cols, n->dx[1], dc);
     if (dx == NULL)

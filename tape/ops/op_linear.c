@@ -112,6 +112,8 @@ static void linear_backward(struct tape *t, struct node *n)
     struct linear s = shape_of(n);
     if (n->dx[0] != NULL)
         input_gradient(&s, n->dy, n->in[1]->data, n->dx[0], n->adds[0]);
+    for (int i = 1; i < n->in_count; i++)
+        op_start_sum(n, i);
     real *db = n->in_count == 3 ? n->dx[2] : NULL;
     if (n->dx[1] != NULL || db != NULL)
         weight_gradient(&s, n->dy, n->in[0]->data, n->dx[1], db);

@@ -39,6 +39,13 @@ static inline struct tile tile_at(int64_t index, int64_t total, int64_t size)
     return (struct tile){from, total - from < size ? total - from : size};
 }
 
+// For a backward that only ever adds to dx[i]: clears it if it holds rubbish.
+static inline void op_start_sum(struct node *n, int i)
+{
+    if (n->dx[i] != NULL && !n->adds[i])
+        memset(n->dx[i], 0, (size_t)tensor_count(n->in[i]) * sizeof(real));
+}
+
 static inline int op_thread(void) // which part of scratch is mine
 {
 #ifdef _OPENMP

@@ -1,0 +1,38 @@
+// attn.c - x + proj(attention(qkv(ln_1(x)))), the first half of a block.
+//
+// Tiled: one op that keeps its output and one number per row and head. Naive: the same from small
+// ops, so that each saved tensor is visible; scores, scaled scores and probabilities share a
+// buffer.
+#include "nn/block_int.h"
+
+#include <math.h>
+
+static struct tensor *naive(struct tape *t, struct gpt *g, int64_t layer, struct tensor *qkv)
+{
+    int64_t heads = g->config.heads;
+    struct tensor *q = op_split_heads(t, qkv, heads, 0);
+    struct tensor *k = op_split_heads(t, qkv, heads, 1);
+    struct tensor *v = op_split_heads(t, qkv, heads, 2);
+    struct tensor *s = op_matmul(t, q, k, true, false); // (B,H,T,T)
+    s = op_scale(t, s, 1 / sqrt((double)(g->config.width / heads)));
+    struct tensor *p = op_causal_softmax(t, s);
+    double rate = block_dropout_rate(t, g);
+    if (rate > 0)
+        p = op_dropout(t, p, rate, block_dropout_key(g, layer, DROPOUT_PROBABILITIES));
+    return op_merge_heads(t, op_matmul(t, p, v, false, true)); // (B,T,C)
+}
+
+struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)
+{
+    struct gpt_layer *l = &g->layer[layer];
+    tape_enter(t, "attn");
+    struct tensor *n = block_norm(t, x, l->ln1_w, l->ln1_b);
+    struct tensor *qkv = block_linear(t, n, l->qkv_w, l->qkv_b); // (B,T,3C)
+    struct tensor *a = g->config.attention == GPT_ATTENTION_NAIVE
+                           ? naive(t, g, layer, qkv)
+                           : op_attention(t, qkv, g->config.heads, block_dropout_rate(t, g),
+                                          block_dropout_key(g, layer, DROPOUT_PROBABILITIES));
+    struct tensor *y = block_linear(t, a, l->proj_w, l->proj_b);
+    y = block_dropout(t, g, y, layer, DROPOUT_ATTENTION);
+    return tape_leave(t, op_add(t, x, y));
+}

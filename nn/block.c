@@ -1,0 +1,37 @@
+// block.c - one layer: a checkpoint segment around attention and MLP.
+#include "nn/block_int.h"
+
+#include "tape/rng.h"
+
+double block_dropout_rate(const struct tape *t, const struct gpt *g)
+{
+    return t->eval ? 0 : g->config.dropout;
+}
+
+uint64_t block_dropout_key(const struct gpt *g, int64_t layer, enum dropout_place place)
+{
+    return rng_key(rng_key(g->dropout_key, (uint64_t)layer), place);
+}
+
+struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor *x, int64_t layer,
+                             enum dropout_place place)
+{
+    double rate = block_dropout_rate(t, g);
+    return rate > 0 ? op_dropout(t, x, rate, block_dropout_key(g, layer, place)) : x;
+}
+
+struct tensor *block_linear(struct tape *t, struct tensor *x, struct param *w, struct param *b)
+{
+    return op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+}
+
+struct tensor *block_norm(struct tape *t, struct tensor *x, struct param *w, struct param *b)
+{
+    return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+}
+
+struct tensor *block_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)
+{
+    tape_segment_begin(t, g->config.checkpoint, x, "h.%lld", (long long)layer);
+    return tape_segment_end(t, mlp_forward(t, g, layer, attn_forward(t, g, layer, x)));
+}

@@ -1,0 +1,172 @@
+#include "nn/block_int.h"
+
+#include "tape/rng.h"
+
+#include <math.h>
+
+static const char *const attention_names[GPT_ATTENTION_COUNT] = {
+    [GPT_ATTENTION_NAIVE] = "naive",
+    [GPT_ATTENTION_TILED] = "tiled",
+};
+
+const char *gpt_attention_name(enum gpt_attention a)
+{
+    return attention_names[a];
+}
+
+#define GPT2(name_, layers_, heads_, width_)                                                       \
+    {                                                                                              \
+        .name = name_, .config = {                                                                 \
+            .layers = layers_,                                                                     \
+            .heads = heads_,                                                                       \
+            .width = width_,                                                                       \
+            .context = 1024,                                                                       \
+            .vocab = 50257,                                                                        \
+            .bias = true,                                                                          \
+            .tie = true,                                                                           \
+            .attention = GPT_ATTENTION_TILED                                                       \
+        }                                                                                          \
+    }
+
+#define SMALL(name_, layers_, heads_, width_, context_)                                            \
+    {                                                                                              \
+        .name = name_, .config = {                                                                 \
+            .layers = layers_,                                                                     \
+            .heads = heads_,                                                                       \
+            .width = width_,                                                                       \
+            .context = context_,                                                                   \
+            .bias = true,                                                                          \
+            .tie = true,                                                                           \
+            .attention = GPT_ATTENTION_TILED                                                       \
+        }                                                                                          \
+    }
+
+const struct gpt_preset gpt_presets[] = {
+    SMALL("tiny", 2, 2, 32, 32),       SMALL("nano", 4, 4, 128, 64),
+    SMALL("baby", 6, 6, 384, 256),     GPT2("gpt2", 12, 12, 768),
+    GPT2("gpt2-medium", 24, 16, 1024), GPT2("gpt2-large", 36, 20, 1280),
+    GPT2("gpt2-xl", 48, 25, 1600),
+};
+const int gpt_preset_count = COUNT_OF(gpt_presets);
+
+static bool check_size(const char *name, int64_t value, int64_t most, struct error *e)
+{
+    if (value >= 1 && value <= most)
+        return true;
+    return refuse(e, "%s %lld: expected 1 to %lld", name, (long long)value, (long long)most);
+}
+
+bool gpt_config_check(const struct gpt_config *c, struct error *e)
+{
+    enum { LAYERS_MAX = 1000, SIZE_MAX_ = 1 << 24 };
+    if (!check_size("layers", c->layers, LAYERS_MAX, e) ||
+        !check_size("heads", c->heads, SIZE_MAX_, e) ||
+        !check_size("width", c->width, SIZE_MAX_, e) ||
+        !check_size("context", c->context, SIZE_MAX_, e) ||
+        !check_size("vocab", c->vocab, SIZE_MAX_, e))
+        return false;
+    if (c->width % c->heads != 0)
+        return refuse(e, "width %lld is not divisible by heads %lld: try --width %lld",
+                      (long long)c->width, (long long)c->heads,
+                      (long long)((c->width / c->heads + 1) * c->heads));
+    if (!(c->dropout >= 0 && c->dropout < 1))
+        return refuse(e, "dropout %g: expected at least 0 and below 1", c->dropout);
+    return true;
+}
+
+// ---- weights ---------------------------------------------------------------------------
+
+static struct param *weight(struct gpt *g, struct tape *t, int64_t out, int64_t in,
+                            double deviation, int64_t layer, const char *name)
+{
+    return param_add(&g->params, t, out, in, PARAM_NORMAL, deviation, "h.%lld.%s.weight",
+                     (long long)layer, name);
+}
+
+static struct param *bias(struct gpt *g, struct tape *t, int64_t count, int64_t layer,
+                          const char *name)
+{
+    if (!g->config.bias)
+        return NULL;
+    return param_add(&g->params, t, 0, count, PARAM_ZEROS, 0, "h.%lld.%s.bias", (long long)layer,
+                     name);
+}
+
+static struct param *norm(struct gpt *g, struct tape *t, int64_t layer, const char *name)
+{
+    return param_add(&g->params, t, 0, g->config.width, PARAM_ONES, 0, "h.%lld.%s.weight",
+                     (long long)layer, name);
+}
+
+// The branches' last linears start smaller: 2 L of them add up in the stream.
+static void layer_init(struct gpt *g, struct tape *t, int64_t i)
+{
+    int64_t c = g->config.width;
+    double small = 0.02 / sqrt(2 * (double)g->config.layers);
+    struct gpt_layer *l = &g->layer[i];
+    l->ln1_w = norm(g, t, i, "ln_1");
+    l->ln1_b = bias(g, t, c, i, "ln_1");
+    l->qkv_w = weight(g, t, 3 * c, c, 0.02, i, "attn.c_attn");
+    l->qkv_b = bias(g, t, 3 * c, i, "attn.c_attn");
+    l->proj_w = weight(g, t, c, c, small, i, "attn.c_proj");
+    l->proj_b = bias(g, t, c, i, "attn.c_proj");
+    l->ln2_w = norm(g, t, i, "ln_2");
+    l->ln2_b = bias(g, t, c, i, "ln_2");
+    l->up_w = weight(g, t, 4 * c, c, 0.02, i, "mlp.c_fc");
+    l->up_b = bias(g, t, 4 * c, i, "mlp.c_fc");
+    l->down_w = weight(g, t, c, 4 * c, small, i, "mlp.c_proj");
+    l->down_b = bias(g, t, c, i, "mlp.c_proj");
+}
+
+static int64_t params_per_layer(const struct gpt_config *c)
+{
+    return c->bias ? 12 : 6;
+}
+
+void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
+{
+    struct error e;
+    CHECK(gpt_config_check(c, &e));
+    *g = (struct gpt){.config = *c};
+    params_open(&g->params, t, (int)(c->layers * params_per_layer(c) + 5));
+    g->layer = arena_table(&t->arena, "gpt.layers", c->layers, sizeof(struct gpt_layer));
+    struct param_list *p = &g->params;
+    g->wte = param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "wte.weight");
+    g->wpe = param_add(p, t, c->context, c->width, PARAM_NORMAL, 0.02, "wpe.weight");
+    for (int64_t i = 0; i < c->layers; i++)
+        layer_init(g, t, i);
+    g->lnf_w = param_add(p, t, 0, c->width, PARAM_ONES, 0, "ln_f.weight");
+    if (c->bias)
+        g->lnf_b = param_add(p, t, 0, c->width, PARAM_ZEROS, 0, "ln_f.bias");
+    g->head =
+        c->tie ? g->wte : param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "lm_head.weight");
+    g->token_table = &g->wte->tensor;
+}
+
+// ---- forward ---------------------------------------------------------------------------
+
+struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *slots,
+                          int64_t samples, int64_t length)
+{
+    CHECK(length <= g->config.context);
+    struct tensor *x =
+        op_embedding(t, g->token_table, &g->wpe->tensor, ids, slots, samples, length);
+    x = block_dropout(t, g, x, -1, DROPOUT_EMBEDDING);
+    for (int64_t i = 0; i < g->config.layers; i++)
+        x = block_forward(t, g, i, x);
+    return x;
+}
+
+struct tensor *gpt_logits(struct tape *t, struct gpt *g, struct tensor *hidden)
+{
+    struct tensor *n = block_norm(t, hidden, g->lnf_w, g->lnf_b);
+    return op_linear(t, n, &g->head->tensor, NULL);
+}
+
+struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *targets,
+                        const int32_t *slots, int64_t samples, int64_t length)
+{
+    struct tensor *x = gpt_hidden(t, g, ids, slots, samples, length);
+    tape_enter(t, "head");
+    return tape_leave(t, op_cross_entropy(t, gpt_logits(t, g, x), targets));
+}

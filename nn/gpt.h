@@ -1,0 +1,65 @@
+// gpt.h - GPT-2: token and position embedding, blocks on a residual stream, a head.
+//
+//   x = wte[ids] + wpe;   L times: x += attn(ln_1(x)), x += mlp(ln_2(x));   logits = ln_f(x) wte^T
+//
+// Radford et al. 2019: norms before each branch, learned positions, GELU in its tanh form. Shapes:
+// B samples, T positions, C width, H heads, V vocabulary, L layers. Linears are stored (out, in).
+// Parameters: V C + K C + L (12 C^2 + 13 C) + 2 C with biases and a tied head, K the context.
+#ifndef NN_GPT_H
+#define NN_GPT_H
+
+#include "nn/param.h"
+#include "tape/ops/ops.h"
+
+enum gpt_attention { GPT_ATTENTION_NAIVE, GPT_ATTENTION_TILED, GPT_ATTENTION_COUNT };
+
+const char *gpt_attention_name(enum gpt_attention a); // "naive", "tiled"
+
+struct gpt_config {
+    int64_t layers, heads, width, context, vocab;
+    bool bias;      // of linears and norms
+    bool tie;       // the head is wte
+    double dropout; // of embeddings, attention probabilities and both branches
+    enum gpt_attention attention;
+    enum tape_policy checkpoint; // of every block
+};
+
+// Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
+bool gpt_config_check(const struct gpt_config *c, struct error *e);
+
+struct gpt_layer {
+    struct param *ln1_w, *ln1_b, *qkv_w, *qkv_b, *proj_w, *proj_b;
+    struct param *ln2_w, *ln2_b, *up_w, *up_b, *down_w, *down_b; // biases NULL without
+};
+
+struct gpt {
+    struct gpt_config config;
+    struct param_list params;
+    struct param *wte, *wpe, *lnf_w, *lnf_b, *head; // head: wte if tied
+    struct gpt_layer *layer;
+    struct tensor *token_table; // what the embedding reads: wte, or wte with a gradient of its own
+    uint64_t dropout_key;       // of this optimizer step
+};
+
+// Places the weights (no gradients, no values: params_start, params_add_grads, or a file).
+void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c);
+
+// One pass over ids (samples * length, row by row), up to but without the norm before the head:
+// (B,T,C). slots: see op_embedding.
+struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *slots,
+                          int64_t samples, int64_t length);
+struct tensor *gpt_logits(struct tape *t, struct gpt *g, struct tensor *hidden); // (B,T,V)
+
+// The loss of each sample, summed over its counted targets: (B).
+struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *targets,
+                        const int32_t *slots, int64_t samples, int64_t length);
+
+struct gpt_preset {
+    const char *name;
+    struct gpt_config config; // vocab 0: the tokenizer's
+};
+
+extern const struct gpt_preset gpt_presets[];
+extern const int gpt_preset_count;
+
+#endif

@@ -1,0 +1,13 @@
+// mlp.c - x + down(gelu(up(ln_2(x)))), the second half of a block: C -> 4C -> C.
+#include "nn/block_int.h"
+
+struct tensor *mlp_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)
+{
+    struct gpt_layer *l = &g->layer[layer];
+    tape_enter(t, "mlp");
+    struct tensor *n = block_norm(t, x, l->ln2_w, l->ln2_b);
+    struct tensor *h = op_gelu(t, block_linear(t, n, l->up_w, l->up_b)); // (B,T,4C)
+    struct tensor *y = block_linear(t, h, l->down_w, l->down_b);
+    y = block_dropout(t, g, y, layer, DROPOUT_MLP);
+    return tape_leave(t, op_add(t, x, y));
+}

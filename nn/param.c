@@ -1,0 +1,71 @@
+#include "nn/param.h"
+
+#include "tape/cpu/update.h"
+#include "tape/rng.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void params_open(struct param_list *l, struct tape *t, int cap)
+{
+    *l = (struct param_list){.cap = cap};
+    l->param = arena_table(&t->arena, "params", cap, sizeof(struct param));
+}
+
+struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int64_t cols,
+                        enum param_start start, double deviation, const char *format, ...)
+{
+    CHECK(l->count < l->cap);
+    struct param *p = &l->param[l->count++];
+    *p = (struct param){.decays = rows > 0, .start = start, .deviation = deviation};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->name, sizeof(p->name), format, args);
+    va_end(args);
+    const int64_t dim[] = {rows, cols};
+    tensor_persistent(&p->tensor, &t->arena, p->name, LEDGER_WEIGHTS, rows > 0 ? 2 : 1,
+                      rows > 0 ? dim : dim + 1);
+    return p;
+}
+
+void params_start(struct param_list *l, struct tape *t, uint64_t seed)
+{
+    uint64_t key = rng_key(seed, RNG_INIT);
+    for (int i = 0; !tape_is_dry(t) && i < l->count; i++) {
+        struct param *p = &l->param[i];
+        int64_t n = tensor_count(&p->tensor);
+        if (p->start == PARAM_NORMAL)
+            update_fill_normal(p->tensor.data, n, rng_key(key, (uint64_t)i), p->deviation);
+        else
+            update_fill(p->tensor.data, n, p->start == PARAM_ONES ? 1 : 0);
+    }
+}
+
+void params_add_grads(struct param_list *l, struct tape *t)
+{
+    for (int i = 0; i < l->count; i++)
+        tensor_add_grad(&l->param[i].tensor, &t->arena);
+}
+
+void params_zero_grads(struct param_list *l, struct tape *t)
+{
+    for (int i = 0; i < l->count; i++)
+        tensor_zero_grad(&t->arena, &l->param[i].tensor);
+}
+
+int64_t params_count(const struct param_list *l)
+{
+    int64_t count = 0;
+    for (int i = 0; i < l->count; i++)
+        count += tensor_count(&l->param[i].tensor);
+    return count;
+}
+
+struct param *param_find(const struct param_list *l, const char *name)
+{
+    for (int i = 0; i < l->count; i++)
+        if (strcmp(l->param[i].name, name) == 0)
+            return &l->param[i];
+    return NULL;
+}

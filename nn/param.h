@@ -1,0 +1,42 @@
+// param.h - the weights of a model: a list, in the order in which files and optimizers walk it.
+#ifndef NN_PARAM_H
+#define NN_PARAM_H
+
+#include "tape/tape.h"
+
+enum { PARAM_NAME_BYTES = 40 };
+
+enum param_start { PARAM_ZEROS, PARAM_ONES, PARAM_NORMAL };
+
+struct param {
+    struct tensor tensor; // weights and gradient
+    struct tensor m, v;   // AdamW's moments; data NULL without
+    bool decays;          // weight decay: matrices and embeddings, not biases and norms
+    enum param_start start;
+    double deviation;            // of PARAM_NORMAL
+    char name[PARAM_NAME_BYTES]; // "h.0.attn.c_attn.weight"
+};
+
+struct param_list {
+    struct param *param; // bookkeeping, in the arena
+    int count, cap;
+};
+
+void params_open(struct param_list *l, struct tape *t, int cap);
+
+// Adds one and places its weights at the low end: (rows, cols), or (cols) if rows is 0. Values are
+// those of params_start.
+struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int64_t cols,
+                        enum param_start start, double deviation, const char *format, ...)
+    __attribute__((format(printf, 7, 8)));
+
+// The weights that training starts from: a function of (seed, place in the list, element).
+void params_start(struct param_list *l, struct tape *t, uint64_t seed);
+void params_add_grads(struct param_list *l, struct tape *t);
+void params_zero_grads(struct param_list *l, struct tape *t);
+
+int64_t params_count(const struct param_list *l); // elements of all
+
+struct param *param_find(const struct param_list *l, const char *name); // NULL if there is none
+
+#endif
