@@ -33,11 +33,14 @@ static int32_t *push_ids(struct tape *t, enum arena_end end, const char *name,
     return arena_push(&t->arena, end, rows * cols * (int64_t)sizeof(int32_t), &label);
 }
 
-void step_init(struct step *s, struct tape *t, struct gpt *g, const struct step_config *c)
+void step_init(struct step *s, struct tape *t, struct gpt *g, const struct step_config *c,
+               bool trains)
 {
     *s = (struct step){.config = *c, .gpt = g};
-    params_add_grads(&g->params, t);
-    optimizer_init(&c->optimizer, &g->params, t);
+    if (trains) {
+        params_add_grads(&g->params, t);
+        optimizer_init(&c->optimizer, &g->params, t);
+    }
     s->tokens = push_ids(t, ARENA_LOW, "batch.tokens", LEDGER_BATCH, c->batch, c->seq);
     s->targets = push_ids(t, ARENA_LOW, "batch.targets", LEDGER_BATCH, c->batch, c->seq);
 }

@@ -42,8 +42,10 @@ struct step_result {
     double rate;
 };
 
-// Places gradients, optimizer state and the batch. The model's weights are there already.
-void step_init(struct step *s, struct tape *t, struct gpt *g, const struct step_config *c);
+// Places the batch and, if the model is to be trained, gradients and optimizer state. The model's
+// weights are there already.
+void step_init(struct step *s, struct tape *t, struct gpt *g, const struct step_config *c,
+               bool trains);
 
 // Gradients of the batch in s->tokens and s->targets into every parameter. Refused: ids outside the
 // vocabulary, or not a single counted target. (A dry run looks at neither.)

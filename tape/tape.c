@@ -131,11 +131,25 @@ bool tape_measure(struct tape *t, int threads, tape_run_fn *fn, void *user, stru
 
 // ---- tensors, scopes, lifetimes --------------------------------------------------------
 
+// A tensor that no scope let go of would stay in the arena for ever, under an index that is reused.
+static void check_gone(const struct tape *t)
+{
+    for (int i = 0; i < t->tensor_count; i++) {
+        const struct tensor *x = &t->tensor[i];
+        bool is_gone = x->base != NULL || (x->data == NULL && x->saved == NULL && x->grad == NULL);
+        if (!is_gone)
+            fprintf(stderr, "%s is still there: it was made outside a scope, or kept by the last\n",
+                    x->name);
+        CHECK(is_gone);
+    }
+}
+
 void tape_begin(struct tape *t, enum ledger_phase phase, int64_t first_sample)
 {
     CHECK(t->scope_count == 0 && t->open == NULL && t->loan_count == 0);
     CHECK(t->arena.stack[ARENA_HIGH].bytes == 0);
     CHECK(t->node_count == 0 || t->eval || t->is_walked); // else activations are still kept
+    check_gone(t);
     t->node_count = t->tensor_count = t->segment_count = 0;
     t->eval = phase == PHASE_EVAL || phase == PHASE_GENERATE;
     t->is_walked = false;

@@ -216,8 +216,8 @@ static void check_worst(const struct worst *w)
     print_message("exp %.3f ulp at %a, tanh %.3f ulp at %a\n", w->exp, (double)w->exp_at, w->tanh,
                   (double)w->tanh_at);
     assert_int_equal(w->wrong_signs, 0);
-    assert_true(w->exp <= 2);
-    assert_true(w->tanh <= 2);
+    assert_true(w->exp <= 1.1); // what vec.h promises
+    assert_true(w->tanh <= 1.8);
 }
 
 static void exp_and_tanh_are_close(void **state)
@@ -301,14 +301,14 @@ static void reductions_are_right(void **state)
         }
         assert_near(vec_sum(a, n), sum, 100 * REAL_EPSILON);
         assert_near(vec_dot(a, b, n), dot, 100 * REAL_EPSILON);
-        assert_near(vec_sum_squares(a, n), squares, 1e-14);
+        assert_near(vec_sum_squares(a, n), squares, 1e-13);
         assert_true((double)vec_max(a, n) == max);
     }
     for (int64_t i = 0; i < 40; i++) { // every position is looked at
         a[i] = 2;
         assert_true(vec_max(a, 40) == 2);
         a[i] = (real)NAN;
-        assert_true(vec_max(a, 40) < 2 || i == 39);
+        assert_true(vec_max(a, 40) < 2); // a NaN is passed over
         assert_true(isnan(vec_sum(a, 40)));
     }
     free(a), free(b);

@@ -194,6 +194,7 @@ static void head_backward(const struct node *n, const struct head *w, const stru
 
 static void attention_backward(struct tape *t, struct node *n)
 {
+    (void)t; // without OpenMP
     int64_t tasks = n->out->dim[0] * n->args.heads;
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < tasks; task++) {

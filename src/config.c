@@ -1,0 +1,258 @@
+#define _DEFAULT_SOURCE
+#include "src/config.h"
+
+#include "tape/blas.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t int_or(int64_t value, int64_t otherwise)
+{
+    return value != UNSET_INT ? value : otherwise;
+}
+
+static double real_or(double value, double otherwise)
+{
+    return isnan(value) ? otherwise : value;
+}
+
+static const char *text_or(const char *value, const char *otherwise)
+{
+    return value != NULL ? value : otherwise;
+}
+
+// ---- snapshots -------------------------------------------------------------------------
+
+bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e)
+{
+    static const char *const form[] = {"%s", "%s/snapshot"};
+    for (int i = 0; i < COUNT_OF(form); i++) {
+        char file[CONFIG_PATH_BYTES + 32];
+        int length = i == 0 ? snprintf(found, CONFIG_PATH_BYTES, "%s", dir)
+                            : snprintf(found, CONFIG_PATH_BYTES, "%s/snapshot", dir);
+        if (length >= CONFIG_PATH_BYTES)
+            break;
+        snprintf(file, sizeof(file), "%s/model.safetensors", found);
+        if (access(file, F_OK) == 0)
+            return true;
+    }
+    return refuse(e, "%s holds no snapshot (no model.safetensors there or in %s/snapshot)", dir,
+                  dir);
+}
+
+static bool read_snapshot(struct config *c, struct settings *s, enum config_use use,
+                          struct error *e)
+{
+    const char *dir = s->resume != NULL ? s->resume : s->init;
+    if (use == CONFIG_EVAL || use == CONFIG_GENERATE)
+        dir = s->operand;
+    if (s->resume != NULL && s->init != NULL)
+        return refuse(e, "--resume and --init both say where weights come from: give one");
+    if (dir == NULL)
+        return true;
+    if (!config_find_snapshot(dir, c->snapshot_dir, e) ||
+        !snapshot_read_info(c->snapshot_dir, &c->snapshot, e))
+        return false;
+    c->resumes = s->resume != NULL;
+    return true;
+}
+
+// A run writes its options beside its snapshot; resuming it brings them back.
+static bool read_run_options(struct settings *s, struct error *e)
+{
+    char path[CONFIG_PATH_BYTES];
+    if (s->resume == NULL)
+        return true;
+    snprintf(path, sizeof(path), "%s/config.txt", s->resume);
+    if (s->out == NULL)
+        s->out = s->resume;
+    return access(path, F_OK) != 0 ||
+           options_read_file(
+               s, OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_SAMPLE | OPTIONS_RUN, path,
+               e);
+}
+
+// ---- the model -------------------------------------------------------------------------
+
+static bool find_preset(struct config *c, const char *name, struct error *e)
+{
+    char known[512] = "";
+    for (int i = 0; i < gpt_preset_count; i++) {
+        if (strcmp(gpt_presets[i].name, name) == 0) {
+            c->model = gpt_presets[i].config;
+            snprintf(c->model_name, sizeof(c->model_name), "%s", name);
+            return true;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
+                 gpt_presets[i].name);
+    }
+    return refuse(e, "--model %s: expected one of %s", name, known);
+}
+
+static void override_model(struct gpt_config *m, const struct settings *s)
+{
+    m->layers = int_or(s->layers, m->layers);
+    m->heads = int_or(s->heads, m->heads);
+    m->width = int_or(s->width, m->width);
+    m->context = int_or(s->context, m->context);
+    m->vocab = int_or(s->vocab, m->vocab);
+    m->bias = s->bias >= 0 ? s->bias != 0 : m->bias;
+    m->tie = s->tie >= 0 ? s->tie != 0 : m->tie;
+    m->dropout = real_or(s->dropout, m->dropout);
+    if (s->attention != NULL)
+        m->attention =
+            strcmp(s->attention, "naive") == 0 ? GPT_ATTENTION_NAIVE : GPT_ATTENTION_TILED;
+    for (int p = 0; s->checkpoint != NULL && p < POLICY_COUNT; p++)
+        if (strcmp(s->checkpoint, tape_policy_name((enum tape_policy)p)) == 0)
+            m->checkpoint = (enum tape_policy)p;
+}
+
+static bool choose_model(struct config *c, const struct settings *s, struct error *e)
+{
+    bool from_snapshot = c->snapshot_dir[0] != 0;
+    if (from_snapshot) {
+        c->model = c->snapshot.model;
+        snprintf(c->model_name, sizeof(c->model_name), "custom");
+    }
+    if (!from_snapshot || s->model != NULL) {
+        if (!find_preset(c, text_or(s->model, "nano"), e))
+            return false;
+        if (from_snapshot && c->model.vocab == 0)
+            c->model.vocab = c->snapshot.model.vocab;
+    }
+    override_model(&c->model, s);
+    struct error inner;
+    if (from_snapshot && !snapshot_same_model(&c->snapshot.model, &c->model, &inner))
+        return refuse(e, "%s holds another model: %s", c->snapshot_dir, inner.text);
+    return true;
+}
+
+// ---- data ------------------------------------------------------------------------------
+
+static bool open_data(struct config *c, const struct settings *s, enum config_use use,
+                      struct error *e)
+{
+    struct tokenizer fixed;
+    bool has_tokenizer = c->snapshot_dir[0] != 0 && c->snapshot.tokenizer[0] != 0;
+    if (has_tokenizer && !tokenizer_from_text(&fixed, c->snapshot.tokenizer, e))
+        return false;
+    if (use == CONFIG_GENERATE) {
+        if (!has_tokenizer)
+            return refuse(e, "%s does not say what its tokens mean: it has no tokenizer",
+                          c->snapshot_dir);
+        c->data.tokenizer = fixed;
+        return true;
+    }
+    enum tokenizer_kind kind =
+        strcmp(text_or(s->tokenizer, "char"), "byte") == 0 ? TOKENIZER_BYTE : TOKENIZER_CHAR;
+    const char *path = text_or(s->data, DATASET_BUILTIN);
+    if (!dataset_open(&c->data, path, kind, has_tokenizer ? &fixed : NULL, e))
+        return false;
+    c->has_data = true;
+    int64_t vocab = c->data.tokenizer.vocab;
+    if (c->model.vocab == 0)
+        c->model.vocab = vocab;
+    if (c->model.vocab < vocab)
+        return refuse(e, "vocab %lld is less than the tokenizer's %lld: try --vocab %lld",
+                      (long long)c->model.vocab, (long long)vocab, (long long)vocab);
+    return true;
+}
+
+static bool encode_prompt(struct config *c, const struct settings *s, struct error *e)
+{
+    const char *prompt = text_or(s->prompt, "\n");
+    int64_t bytes = (int64_t)strlen(prompt), count;
+    const struct tokenizer *k = &c->data.tokenizer;
+    if (s->prompt == NULL || bytes == 0) { // a text need not have line breaks
+        if (!tokenizer_encode(k, "\n", 1, c->prompt, NULL))
+            c->prompt[0] = 0;
+        c->prompt_count = 1;
+        return true;
+    }
+    if (!tokenizer_count(k, prompt, bytes, &count, e))
+        return false;
+    if (count > CONFIG_PROMPT_MAX)
+        return refuse(e, "--prompt has %lld tokens: expected at most %d", (long long)count,
+                      CONFIG_PROMPT_MAX);
+    c->prompt_count = count;
+    return tokenizer_encode(k, prompt, bytes, c->prompt, e);
+}
+
+// ---- training --------------------------------------------------------------------------
+
+static void choose_training(struct config *c, const struct settings *s)
+{
+    int64_t batch = int_or(s->batch, 12);
+    c->steps = int_or(s->steps, 200);
+    c->eval_every = int_or(s->eval_every, 0);
+    c->eval_batches = int_or(s->eval_batches, 20);
+    c->save_every = int_or(s->save_every, 0);
+    double lr = real_or(s->lr, 1e-3);
+    bool sgd = strcmp(text_or(s->optimizer, "adamw"), "sgd") == 0;
+    c->step = (struct step_config){.batch = batch,
+                                   .micro_batch = int_or(s->micro_batch, batch),
+                                   .seq = int_or(s->seq, c->model.context),
+                                   .seed = (uint64_t)int_or(s->seed, 1),
+                                   .optimizer = {.kind = sgd ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+                                                 .weight_decay = real_or(s->weight_decay, 0.1),
+                                                 .beta1 = real_or(s->beta1, 0.9),
+                                                 .beta2 = real_or(s->beta2, 0.99),
+                                                 .eps = 1e-8,
+                                                 .clip = real_or(s->clip, 1)},
+                                   .schedule = {.rate = lr,
+                                                .min_rate = real_or(s->min_lr, lr / 10),
+                                                .warmup_steps = int_or(s->warmup, 0),
+                                                .decay_steps = int_or(s->decay_steps, c->steps)}};
+    if (s->decay_steps == UNSET_INT && c->step.schedule.warmup_steps > c->steps)
+        c->step.schedule.decay_steps = 0;
+    c->shape = (struct batch_shape){.batch = batch,
+                                    .seq = c->step.seq,
+                                    .order = strcmp(text_or(s->order, "random"), "sequential") == 0
+                                                 ? BATCH_SEQUENTIAL
+                                                 : BATCH_RANDOM,
+                                    .seed = c->step.seed};
+}
+
+static void choose_sample(struct config *c, const struct settings *s)
+{
+    c->sample = (struct generate_config){.tokens = int_or(s->sample, 200),
+                                         .temperature = real_or(s->temperature, 0.8),
+                                         .top_k = int_or(s->top_k, 0),
+                                         .seed = (uint64_t)int_or(s->seed, 1)};
+}
+
+bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e)
+{
+    memset(c, 0, sizeof(*c));
+    c->threads = (int)int_or(s->threads, blas_max_threads());
+    if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e))
+        return false;
+    bool needs_data = use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL;
+    if (needs_data && !open_data(c, s, use, e))
+        return false;
+    choose_training(c, s);
+    choose_sample(c, s);
+    c->prompt_count = 1;
+    bool ok = gpt_config_check(&c->model, e) && step_config_check(&c->step, &c->model, e) &&
+              generate_config_check(&c->sample, &c->model, e);
+    if (ok && use == CONFIG_TRAIN)
+        ok = batch_check(&c->data, &c->shape, e) &&
+             (c->eval_every == 0 || batch_check_validation(&c->data, e));
+    if (ok && use == CONFIG_EVAL)
+        ok = batch_check_validation(&c->data, e);
+    if (ok && needs_data)
+        ok = encode_prompt(c, s, e);
+    if (!ok)
+        config_close(c);
+    return ok;
+}
+
+void config_close(struct config *c)
+{
+    if (c->has_data)
+        dataset_close(&c->data);
+    c->has_data = false;
+}

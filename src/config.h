@@ -1,0 +1,40 @@
+// config.h - from what was said (struct settings) to what will run, checked and complete.
+#ifndef SRC_CONFIG_H
+#define SRC_CONFIG_H
+
+#include "data/batch.h"
+#include "nn/generate.h"
+#include "nn/snapshot.h"
+#include "nn/step.h"
+#include "src/options.h"
+
+enum { CONFIG_PATH_BYTES = 4096, CONFIG_PROMPT_MAX = 1024 };
+
+struct config {
+    char model_name[32]; // of the preset, or "custom" from a snapshot
+    struct gpt_config model;
+    struct step_config step;
+    struct batch_shape shape; // of training batches
+    struct generate_config sample;
+    int64_t steps, eval_every, eval_batches, save_every;
+    int threads;
+    bool has_data; // data is open
+    struct dataset data;
+    int32_t prompt[CONFIG_PROMPT_MAX];
+    int64_t prompt_count;
+    char snapshot_dir[CONFIG_PATH_BYTES]; // weights come from there; "" for a fresh start
+    struct snapshot_info snapshot;        // of that
+    bool resumes;                         // and so do optimizer state and step
+};
+
+enum config_use { CONFIG_TRAIN, CONFIG_PLAN, CONFIG_EVAL, CONFIG_GENERATE };
+
+// Reads the snapshot and opens the data where the use needs them. May fill in s (a run that is
+// resumed brings its options). On success config_close gives back what is held.
+bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e);
+void config_close(struct config *c);
+
+// dir itself if it is a snapshot, or dir/snapshot of a run's directory.
+bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e);
+
+#endif

@@ -1,0 +1,33 @@
+// json.h - JSON out, printed as it is made: nothing is built or kept.
+#ifndef SRC_JSON_H
+#define SRC_JSON_H
+
+#include "tape/base.h"
+
+#include <stdio.h>
+
+enum { JSON_DEPTH_MAX = 16 };
+
+struct json {
+    FILE *file;
+    bool is_ours; // opened here, closed here
+    bool in_line; // no line breaks: one object per line
+    int depth;
+    bool has_item[JSON_DEPTH_MAX];
+    bool is_array[JSON_DEPTH_MAX];
+};
+
+// path: a file, or "-" for standard output.
+bool json_open(struct json *j, const char *path, struct error *e);
+bool json_close(struct json *j, const char *path, struct error *e); // and a final line break
+
+// key NULL: an item of an array, or the outermost value.
+void json_object(struct json *j, const char *key);
+void json_array(struct json *j, const char *key);
+void json_end(struct json *j);
+void json_int(struct json *j, const char *key, int64_t value);
+void json_real(struct json *j, const char *key, double value); // null if it is not finite
+void json_text(struct json *j, const char *key, const char *value);
+void json_bool(struct json *j, const char *key, bool value);
+
+#endif

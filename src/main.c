@@ -1,0 +1,84 @@
+// main.c - `memtape COMMAND ...`: finds the command and runs it.
+#include "src/commands.h"
+
+#include "tape/blas.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"train", cmd_train, "train a GPT; ends with a sample and the memory table"},
+    {"plan", cmd_plan, "what train would hold, without training"},
+    {"generate", cmd_generate, "text from a snapshot"},
+    {"eval", cmd_eval, "loss of a snapshot over the whole validation split"},
+    {"ledger", cmd_ledger, "every tensor of one training step"},
+    {"tape", cmd_tape, "the nodes of one training step, in order"},
+    {"ops", cmd_ops, "all ops: formula, what backward needs, what is kept"},
+    {"info", cmd_info, "what a snapshot holds"},
+    {"bench", cmd_bench, "training rate against the BLAS's own"},
+};
+
+static void usage(FILE *f)
+{
+    fprintf(f, "memtape: training memory, accounted for to the byte\n\nusage: memtape COMMAND "
+               "[--option value ...]\n\n");
+    for (int i = 0; i < COUNT_OF(commands); i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(f, "\n`memtape COMMAND --help` lists a command's options.\n");
+}
+
+int command_refuse(const char *command, const struct error *e)
+{
+    fprintf(stderr, "memtape %s: %s\n", command, e->text);
+    return EXIT_REFUSED;
+}
+
+bool command_begin(const struct command *c, struct settings *s, int argc, char **argv, int *status)
+{
+    struct error e;
+    settings_clear(s);
+    *status = EXIT_OK;
+    if (!options_parse(s, c->groups, c->operand != NULL, argc, argv, &e)) {
+        *status = command_refuse(c->name, &e);
+        return false;
+    }
+    if (s->help > 0) {
+        printf("usage: memtape %s%s%s [--option value ...]\n%s\n\n", c->name,
+               c->operand != NULL ? " " : "", c->operand != NULL ? c->operand : "", c->summary);
+        options_help(c->groups);
+        return false;
+    }
+    if (c->operand == NULL || s->operand != NULL)
+        return true;
+    refuse(&e, "which %s? usage: memtape %s %s [--option value ...]", c->operand, c->name,
+           c->operand);
+    *status = command_refuse(c->name, &e);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_REFUSED;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("memtape 0.1 (%s, %s)\n", dtype_name(DTYPE_REAL), blas_name());
+        return EXIT_OK;
+    }
+    for (int i = 0; i < COUNT_OF(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    struct error e;
+    refuse(&e, "no such command: `memtape --help` lists what there is");
+    return command_refuse(argv[1], &e);
+}

@@ -1,0 +1,389 @@
+#include "src/options.h"
+
+#include "tape/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
+
+struct option {
+    const char *name;
+    enum option_kind kind;
+    size_t offset; // in struct settings
+    unsigned group;
+    const char *value; // how --help calls it; for OPTION_TEXT with choices: "a|b|c"
+    double low, high;  // of numbers
+    const char *help;
+    bool is_choice;
+};
+
+#define AT(field) offsetof(struct settings, field)
+#define INT(name, field, group, low, high, help)                                                   \
+    {                                                                                              \
+        name, OPTION_INT, AT(field), OPTIONS_##group, "N", low, high, help, false                  \
+    }
+#define REAL(name, field, group, low, high, help)                                                  \
+    {                                                                                              \
+        name, OPTION_REAL, AT(field), OPTIONS_##group, "X", low, high, help, false                 \
+    }
+#define TEXT(name, field, group, value, help)                                                      \
+    {                                                                                              \
+        name, OPTION_TEXT, AT(field), OPTIONS_##group, value, 0, 0, help, false                    \
+    }
+#define CHOICE(name, field, group, value, help)                                                    \
+    {                                                                                              \
+        name, OPTION_TEXT, AT(field), OPTIONS_##group, value, 0, 0, help, true                     \
+    }
+#define FLAG(name, field, group, help)                                                             \
+    {                                                                                              \
+        name, OPTION_FLAG, AT(field), OPTIONS_##group, NULL, 0, 0, help, false                     \
+    }
+
+static const struct option options[] = {
+    // clang-format off
+    TEXT("model", model, MODEL, "NAME", "tiny, nano (default), baby, gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
+    INT("layers", layers, MODEL, 1, 1000, "blocks"),
+    INT("heads", heads, MODEL, 1, 1 << 20, "attention heads; must divide width"),
+    INT("width", width, MODEL, 1, 1 << 24, "of the residual stream"),
+    INT("context", context, MODEL, 1, 1 << 24, "positions that the model can tell apart"),
+    INT("vocab", vocab, MODEL, 1, 1 << 24, "tokens (default: the tokenizer's)"),
+    FLAG("bias", bias, MODEL, "biases in linears and norms (default yes)"),
+    FLAG("tie", tie, MODEL, "the head is the token embedding (default yes)"),
+    REAL("dropout", dropout, MODEL, 0, 0.999999, "rate (default 0)"),
+    CHOICE("attention", attention, MODEL, "naive|tiled", "small ops that show every tensor, or no T x T matrix (default tiled)"),
+    CHOICE("checkpoint", checkpoint, MODEL, "none|full", "what blocks recompute in backward (default none)"),
+    TEXT("data", data, DATA, "FILE", "text to learn, or builtin (default)"),
+    CHOICE("tokenizer", tokenizer, DATA, "byte|char", "(default char)"),
+    CHOICE("sample", order, DATA, "random|sequential", "which windows a batch takes (default random)"),
+    INT("batch", batch, TRAIN, 1, 1 << 24, "sequences per optimizer step (default 12)"),
+    INT("micro-batch", micro_batch, TRAIN, 1, 1 << 24, "sequences per forward (default batch); need not divide batch"),
+    INT("seq", seq, TRAIN, 1, 1 << 24, "tokens per sequence (default context)"),
+    INT("steps", steps, TRAIN, 1, INT32_MAX, "optimizer steps (default 200)"),
+    REAL("lr", lr, TRAIN, 1e-30, 1e6, "highest learning rate (default 1e-3)"),
+    REAL("min-lr", min_lr, TRAIN, 0, 1e6, "lowest, after decay (default lr / 10)"),
+    INT("warmup", warmup, TRAIN, 0, INT32_MAX, "steps of linear warm-up (default 0)"),
+    INT("decay-steps", decay_steps, TRAIN, 0, INT32_MAX, "step at which the cosine ends (default: steps; 0: constant rate)"),
+    REAL("weight-decay", weight_decay, TRAIN, 0, 1e6, "of matrices and embeddings (default 0.1)"),
+    REAL("beta1", beta1, TRAIN, 0, 0.9999999999, "(default 0.9)"),
+    REAL("beta2", beta2, TRAIN, 0, 0.9999999999, "(default 0.99)"),
+    REAL("clip", clip, TRAIN, 0, 1e30, "largest norm of the gradient; 0: no limit (default 1)"),
+    CHOICE("optimizer", optimizer, TRAIN, "sgd|adamw", "(default adamw)"),
+    INT("seed", seed, TRAIN, 0, INT64_C(1) << 53, "of weights, batches and dropout (default 1)"),
+    INT("eval-every", eval_every, TRAIN, 0, INT32_MAX, "steps between validations; 0: none (default 0)"),
+    INT("eval-batches", eval_batches, TRAIN, 0, INT32_MAX, "batches of one validation; 0: the whole split (default 20)"),
+    INT("sample-tokens", sample, SAMPLE, 0, INT32_MAX, "length of the sample (default 200)"),
+    TEXT("prompt", prompt, SAMPLE, "TEXT", "what the sample continues (default: a line break)"),
+    REAL("temperature", temperature, SAMPLE, 0, 1e6, "of the sample; 0: the likeliest token (default 0.8)"),
+    INT("top-k", top_k, SAMPLE, 0, 1 << 24, "only among the k likeliest tokens; 0: all (default 0)"),
+    INT("save-every", save_every, RUN, 0, INT32_MAX, "steps between snapshots; 0: at the end only (default 0)"),
+    TEXT("init", init, RUN, "DIR", "start from these weights"),
+    TEXT("save-gradients", save_gradients, RUN, "FILE", "of the first step, as safetensors"),
+    TEXT("out", out, RUN, "DIR", "where snapshot and log go (default: nowhere)"),
+    TEXT("resume", resume, RUN, "DIR", "go on where this run stopped, with its options"),
+    CHOICE("sort", sort, TABLE, "tape|bytes", "order of the rows (default tape)"),
+    INT("top", top, TABLE, 0, INT32_MAX, "only so many rows; 0: all (default 0)"),
+    TEXT("csv", csv, TABLE, "FILE", "rows as comma-separated values; - for standard output"),
+    INT("threads", threads, COMMON, 1, 1024, "(default: what the machine offers)"),
+    TEXT("config", config, COMMON, "FILE", "lines of `name = value`; the command line wins"),
+    TEXT("json", json, COMMON, "FILE", "the report as JSON; - for standard output"),
+    FLAG("quiet", quiet, COMMON, "say nothing but errors and what was asked for"),
+    FLAG("help", help, COMMON, "this"),
+    // clang-format on
+};
+
+void settings_clear(struct settings *s)
+{
+    memset(s, 0, sizeof(*s));
+    for (int i = 0; i < COUNT_OF(options); i++) {
+        char *at = (char *)s + options[i].offset;
+        switch (options[i].kind) {
+        case OPTION_FLAG: *(int *)(void *)at = -1; break;
+        case OPTION_INT: *(int64_t *)(void *)at = UNSET_INT; break;
+        case OPTION_REAL: *(double *)(void *)at = NAN; break;
+        case OPTION_TEXT: *(const char **)(void *)at = NULL; break;
+        }
+    }
+}
+
+static bool is_set(const struct settings *s, const struct option *o)
+{
+    const char *at = (const char *)s + o->offset;
+    switch (o->kind) {
+    case OPTION_FLAG: return *(const int *)(const void *)at >= 0;
+    case OPTION_INT: return *(const int64_t *)(const void *)at != UNSET_INT;
+    case OPTION_REAL: return !isnan(*(const double *)(const void *)at);
+    default: return *(const char *const *)(const void *)at != NULL;
+    }
+}
+
+static const struct option *find(unsigned groups, const char *name, size_t length)
+{
+    for (int i = 0; i < COUNT_OF(options); i++)
+        if ((options[i].group & groups) && strlen(options[i].name) == length &&
+            memcmp(options[i].name, name, length) == 0)
+            return &options[i];
+    return NULL;
+}
+
+// ---- values ----------------------------------------------------------------------------
+
+static bool is_one_of(const char *choices, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *at = choices; length > 0; at = strchr(at, '|') + 1) {
+        if (strncmp(at, value, length) == 0 && (at[length] == '|' || at[length] == 0))
+            return true;
+        if (strchr(at, '|') == NULL)
+            break;
+    }
+    return false;
+}
+
+static bool set_number(const struct option *o, char *at, const char *value, struct error *e)
+{
+    char low[TEXT_NUMBER_BYTES], high[TEXT_NUMBER_BYTES];
+    int64_t whole = 0;
+    double number = 0;
+    bool is_int = o->kind == OPTION_INT;
+    bool ok = is_int ? text_to_int64(value, &whole) : text_to_double(value, &number);
+    if (is_int)
+        number = (double)whole;
+    if (!ok || number < o->low || number > o->high)
+        return refuse(e, "--%s %s: expected a %s from %s to %s", o->name, value,
+                      is_int ? "whole number" : "number", text_from_double(o->low, low),
+                      text_from_double(o->high, high));
+    if (is_int)
+        *(int64_t *)(void *)at = whole;
+    else
+        *(double *)(void *)at = number;
+    return true;
+}
+
+static bool set_flag(const struct option *o, char *at, const char *value, struct error *e)
+{
+    static const struct {
+        const char *text;
+        int value;
+    } word[] = {{"yes", 1}, {"true", 1}, {"1", 1}, {"no", 0}, {"false", 0}, {"0", 0}};
+    for (int i = 0; i < COUNT_OF(word); i++)
+        if (strcmp(word[i].text, value) == 0) {
+            *(int *)(void *)at = word[i].value;
+            return true;
+        }
+    return refuse(e, "--%s %s: expected yes or no", o->name, value);
+}
+
+static bool set(struct settings *s, const struct option *o, const char *value, struct error *e)
+{
+    char *at = (char *)s + o->offset;
+    if (o->kind == OPTION_FLAG)
+        return set_flag(o, at, value, e);
+    if (o->kind != OPTION_TEXT)
+        return set_number(o, at, value, e);
+    if (o->is_choice && !is_one_of(o->value, value))
+        return refuse(e, "--%s %s: expected %s", o->name, value, o->value);
+    if (value[0] == 0 && strcmp(o->name, "prompt") != 0)
+        return refuse(e, "--%s is empty: expected %s", o->name, o->value);
+    *(const char **)(void *)at = value;
+    return true;
+}
+
+static int distance(const char *a, size_t a_length, const char *b) // Levenshtein, short words
+{
+    int row[64];
+    int width = (int)strlen(b);
+    if (width >= 63)
+        return 99;
+    for (int j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (int j = 1; j <= width; j++) {
+            int up = row[j], change = diagonal + (a[i - 1] != b[j - 1]);
+            int least = up < row[j - 1] ? up + 1 : row[j - 1] + 1;
+            diagonal = up;
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[width];
+}
+
+static bool refuse_unknown(unsigned groups, const char *name, size_t length, struct error *e)
+{
+    const char *nearest = NULL;
+    int best = 3;
+    for (int i = 0; i < COUNT_OF(options); i++) {
+        int d = options[i].group & groups ? distance(name, length, options[i].name) : 99;
+        if (d < best) {
+            best = d;
+            nearest = options[i].name;
+        }
+    }
+    if (nearest != NULL)
+        return refuse(e, "unknown option --%.*s: did you mean --%s? (--help lists all)",
+                      (int)length, name, nearest);
+    return refuse(e, "unknown option --%.*s: --help lists what there is", (int)length, name);
+}
+
+bool options_set(struct settings *s, unsigned groups, const char *name, const char *value,
+                 struct error *e)
+{
+    const struct option *o = find(groups, name, strlen(name));
+    return o != NULL ? set(s, o, value, e) : refuse_unknown(groups, name, strlen(name), e);
+}
+
+// ---- the command line ------------------------------------------------------------------
+
+// One argument "--name..." at argv[*i]; moves *i on when the next one is its value.
+static bool parse_one(struct settings *s, unsigned groups, int argc, char *const argv[], int *i,
+                      struct error *e)
+{
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    const struct option *o = find(groups, name, length);
+    if (o == NULL && length > 3 && strncmp(name, "no-", 3) == 0) {
+        o = find(groups, name + 3, length - 3);
+        if (o != NULL && o->kind == OPTION_FLAG && equals == NULL)
+            return set(s, o, "no", e);
+        o = NULL;
+    }
+    if (o == NULL)
+        return refuse_unknown(groups, name, length, e);
+    if (equals != NULL)
+        return set(s, o, equals + 1, e);
+    if (o->kind == OPTION_FLAG)
+        return set(s, o, "yes", e);
+    if (*i + 1 >= argc)
+        return refuse(e, "--%s needs a value: expected %s", o->name, o->value);
+    return set(s, o, argv[++*i], e);
+}
+
+bool options_parse(struct settings *s, unsigned groups, bool operand, int argc, char *const argv[],
+                   struct error *e)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-h") == 0) {
+            s->help = 1;
+        } else if (strncmp(argv[i], "--", 2) == 0 && argv[i][2] != 0) {
+            if (!parse_one(s, groups, argc, argv, &i, e))
+                return false;
+        } else if (operand && s->operand == NULL && argv[i][0] != '-') {
+            s->operand = argv[i];
+        } else {
+            return refuse(e, "unexpected argument %s: options are written --name value", argv[i]);
+        }
+    }
+    if (s->config != NULL && !options_read_file(s, groups, s->config, e))
+        return false;
+    return true;
+}
+
+// ---- files -----------------------------------------------------------------------------
+
+static char *trimmed(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length > 0 && isspace((unsigned char)text[length - 1]))
+        text[--length] = 0;
+    return text;
+}
+
+// Text options point at their value, so a file's values live as long as the settings: in them.
+static const char *keep(struct settings *s, const char *value)
+{
+    size_t length = strlen(value) + 1;
+    if (s->values_used + length > sizeof(s->values))
+        return NULL;
+    char *at = memcpy(s->values + s->values_used, value, length);
+    s->values_used += length;
+    return at;
+}
+
+static bool read_line(struct settings *s, unsigned groups, char *line, struct error *e)
+{
+    char *hash = strchr(line, '#');
+    if (hash != NULL)
+        *hash = 0;
+    char *name = trimmed(line), *equals = strchr(name, '=');
+    if (name[0] == 0)
+        return true;
+    if (equals == NULL)
+        return refuse(e, "'%.60s': expected name = value", name);
+    *equals = 0;
+    name = trimmed(name);
+    const struct option *o = find(groups, name, strlen(name));
+    if (o == NULL)
+        return refuse_unknown(groups, name, strlen(name), e);
+    if (is_set(s, o))
+        return true; // the command line wins
+    const char *value = keep(s, trimmed(equals + 1));
+    return value != NULL ? set(s, o, value, e)
+                         : refuse(e, "more than %d bytes of values", (int)sizeof(s->values));
+}
+
+bool options_read_file(struct settings *s, unsigned groups, const char *path, struct error *e)
+{
+    char line[2048];
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return refuse(e, "--config %s: %s", path, strerror(errno));
+    bool ok = true;
+    for (int number = 1; ok && fgets(line, sizeof(line), f) != NULL; number++) {
+        struct error inner;
+        ok = read_line(s, groups, line, &inner);
+        if (!ok)
+            refuse(e, "%s, line %d: %s", path, number, inner.text);
+    }
+    fclose(f);
+    return ok;
+}
+
+bool options_write_file(const struct settings *s, unsigned groups, const char *path,
+                        struct error *e)
+{
+    char number[TEXT_NUMBER_BYTES];
+    FILE *f = fopen(path, "w");
+    if (f == NULL)
+        return refuse(e, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < COUNT_OF(options); i++) {
+        const struct option *o = &options[i];
+        const char *at = (const char *)s + o->offset;
+        if (!(o->group & groups) || !is_set(s, o))
+            continue;
+        fprintf(f, "%s = ", o->name);
+        switch (o->kind) {
+        case OPTION_FLAG: fputs(*(const int *)(const void *)at ? "yes" : "no", f); break;
+        case OPTION_INT: fprintf(f, "%lld", (long long)*(const int64_t *)(const void *)at); break;
+        case OPTION_REAL:
+            fputs(text_from_double(*(const double *)(const void *)at, number), f);
+            break;
+        case OPTION_TEXT: fputs(*(const char *const *)(const void *)at, f); break;
+        }
+        fputc('\n', f);
+    }
+    if (fclose(f) != 0)
+        return refuse(e, "%s: %s", path, strerror(errno));
+    return true;
+}
+
+void options_help(unsigned groups)
+{
+    for (int i = 0; i < COUNT_OF(options); i++) {
+        const struct option *o = &options[i];
+        char left[48];
+        if (!(o->group & groups))
+            continue;
+        if (o->kind == OPTION_FLAG)
+            snprintf(left, sizeof(left), "--[no-]%s", o->name);
+        else
+            snprintf(left, sizeof(left), "--%s %s", o->name, o->value);
+        printf("  %-30s %s\n", left, o->help);
+    }
+}

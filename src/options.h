@@ -1,0 +1,60 @@
+// options.h - the command line: one table of all options, from which parsing, --help, --config
+// files and the command that a report suggests are all made.
+//
+// --name value, --name=value, --flag, --no-flag. A file of `name = value` lines gives the same
+// options; the command line wins.
+#ifndef SRC_OPTIONS_H
+#define SRC_OPTIONS_H
+
+#include "tape/base.h"
+
+enum option_group { // which commands take it
+    OPTIONS_COMMON = 1,
+    OPTIONS_MODEL = 2,
+    OPTIONS_DATA = 4,
+    OPTIONS_TRAIN = 8,
+    OPTIONS_RUN = 16, // what makes files
+    OPTIONS_SAMPLE = 32,
+    OPTIONS_TABLE = 64,
+};
+
+// Everything that can be said. Unset: UNSET_INT, NAN, NULL; flags: -1. config.c knows the defaults.
+#define UNSET_INT INT64_MIN
+
+enum { SETTINGS_VALUES_BYTES = 1 << 13 };
+
+struct settings {
+    const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint;
+    const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
+    int64_t layers, heads, width, context, vocab;
+    int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;
+    int64_t eval_every, eval_batches, save_every, sample, top_k, top;
+    double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
+    int bias, tie, quiet, help;
+    const char *operand;                // the argument that is no option: a snapshot
+    char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave
+    size_t values_used;
+};
+
+void settings_clear(struct settings *s);
+
+// argv[0] is the command's name and is skipped. `operand`: whether one argument without a name may
+// stand there. Unknown options and impossible values are refused with what was expected.
+bool options_parse(struct settings *s, unsigned groups, bool operand, int argc, char *const argv[],
+                   struct error *e);
+
+// Reads `name = value` lines; # begins a comment. Options outside `groups` are refused. What is set
+// already stays.
+bool options_read_file(struct settings *s, unsigned groups, const char *path, struct error *e);
+
+// Writes what is set as such a file. False (and e) if that fails.
+bool options_write_file(const struct settings *s, unsigned groups, const char *path,
+                        struct error *e);
+
+void options_help(unsigned groups);
+
+// Sets one option by its name, as the command line would.
+bool options_set(struct settings *s, unsigned groups, const char *name, const char *value,
+                 struct error *e);
+
+#endif

@@ -1,0 +1,116 @@
+#include "src/report.h"
+
+#include "src/system.h"
+#include "tape/text.h"
+
+struct report_outside report_measure_outside(const struct run *r)
+{
+    int64_t ours = r->tape.arena.cap_bytes, now = system_resident_bytes();
+    int64_t peak = system_peak_resident_bytes();
+    return (struct report_outside){.now_bytes = now > ours ? now - ours : 0,
+                                   .peak_bytes = peak > ours ? peak - ours : 0};
+}
+
+static void category_json(struct json *j, const char *name, int64_t at_peak, int64_t peak,
+                          int64_t now)
+{
+    json_object(j, name);
+    json_int(j, "at_peak", at_peak);
+    json_int(j, "peak", peak);
+    json_int(j, "now", now);
+    json_end(j);
+}
+
+void report_memory_json(struct json *j, const struct ledger_counts *c,
+                        const struct report_outside *outside)
+{
+    struct report_outside none = {0};
+    const struct report_outside *o = outside != NULL ? outside : &none;
+    json_object(j, "memory");
+    json_int(j, "peak_bytes", c->total_peak);
+    json_text(j, "peak_phase", ledger_phase_name(c->peak_phase));
+    json_text(j, "peak_tensor", c->peak_name);
+    json_object(j, "categories");
+    for (int i = 0; i < LEDGER_CATEGORY_COUNT; i++)
+        category_json(j, ledger_category_name((enum ledger_category)i), c->at_peak[i], c->peak[i],
+                      c->now[i]);
+    category_json(j, "outside", o->peak_bytes, o->peak_bytes, o->now_bytes);
+    json_end(j);
+    json_object(j, "phases");
+    for (int i = 0; i < PHASE_COUNT; i++)
+        json_int(j, ledger_phase_name((enum ledger_phase)i), c->phase_peak[i]);
+    json_end(j);
+    json_end(j);
+}
+
+void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
+{
+    const struct gpt_config *m = &c->model;
+    json_object(j, "model");
+    json_text(j, "name", c->model_name);
+    json_int(j, "params", params_count(&g->params));
+    json_int(j, "layers", m->layers);
+    json_int(j, "heads", m->heads);
+    json_int(j, "width", m->width);
+    json_int(j, "context", m->context);
+    json_int(j, "vocab", m->vocab);
+    json_bool(j, "bias", m->bias);
+    json_bool(j, "tie", m->tie);
+    json_real(j, "dropout", m->dropout);
+    json_text(j, "attention", gpt_attention_name(m->attention));
+    json_text(j, "checkpoint", tape_policy_name(m->checkpoint));
+    json_end(j);
+}
+
+void report_flops_json(struct json *j, const struct tape *t)
+{
+    json_object(j, "flops");
+    for (int i = PHASE_FORWARD; i <= PHASE_RECOMPUTE; i++)
+        json_int(j, ledger_phase_name((enum ledger_phase)i), t->flops[i]);
+    json_end(j);
+}
+
+void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
+{
+    const struct gpt_config *m = &c->model;
+    fprintf(f,
+            "%s: %lld parameters; %lld layers, %lld heads, width %lld, context %lld, vocabulary "
+            "%lld, head %s\n",
+            c->model_name, (long long)params_count(&g->params), (long long)m->layers,
+            (long long)m->heads, (long long)m->width, (long long)m->context, (long long)m->vocab,
+            m->tie ? "tied" : "untied");
+}
+
+static void table_row(FILE *f, const char *name, int64_t at_peak, int64_t total, int64_t peak,
+                      int64_t now)
+{
+    char readable[TEXT_NUMBER_BYTES];
+    if (peak == 0)
+        return;
+    fprintf(f, "  %-22s %15lld %10s %5.1f%% %15lld %15lld\n", name, (long long)at_peak,
+            text_from_bytes(at_peak, readable),
+            total > 0 ? 100 * (double)at_peak / (double)total : 0, (long long)peak, (long long)now);
+}
+
+void report_memory_table(FILE *f, const struct ledger_counts *c,
+                         const struct report_outside *outside)
+{
+    char readable[TEXT_NUMBER_BYTES];
+    fprintf(f, "Memory in bytes. Highest in %s, at the birth of %s:\n",
+            ledger_phase_name(c->peak_phase), c->peak_name);
+    fprintf(f, "  %-22s %15s %10s %6s %15s %15s\n", "category", "at the peak", "", "", "own peak",
+            "now");
+    for (int i = 0; i < LEDGER_CATEGORY_COUNT; i++)
+        table_row(f, ledger_category_name((enum ledger_category)i), c->at_peak[i], c->total_peak,
+                  c->peak[i], c->now[i]);
+    table_row(f, "total", c->total_peak, c->total_peak, c->total_peak, c->total_now);
+    if (outside != NULL && outside->peak_bytes > 0)
+        fprintf(f, "  %-22s %15lld %10s   not ours: code, libc, threads, BLAS buffers\n", "outside",
+                (long long)outside->peak_bytes, text_from_bytes(outside->peak_bytes, readable));
+    fprintf(f, "Peak of each phase:");
+    for (int i = 0; i < PHASE_COUNT; i++)
+        if (c->phase_peak[i] > 0)
+            fprintf(f, "  %s %s", ledger_phase_name((enum ledger_phase)i),
+                    text_from_bytes(c->phase_peak[i], readable));
+    fprintf(f, "\n");
+}

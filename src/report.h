@@ -1,0 +1,25 @@
+// report.h - the ledger as tables and JSON. Reads, measures nothing.
+#ifndef SRC_REPORT_H
+#define SRC_REPORT_H
+
+#include "src/json.h"
+#include "src/run.h"
+
+// What the process holds beside the arena: code, libc, thread stacks, BLAS buffers.
+struct report_outside {
+    int64_t now_bytes, peak_bytes;
+};
+
+struct report_outside report_measure_outside(const struct run *r);
+
+// "memory": peak, its categories and phases. outside may be NULL: zeros.
+void report_memory_json(struct json *j, const struct ledger_counts *c,
+                        const struct report_outside *outside);
+void report_model_json(struct json *j, const struct config *c, const struct gpt *g);
+void report_flops_json(struct json *j, const struct tape *t);
+
+void report_memory_table(FILE *f, const struct ledger_counts *c,
+                         const struct report_outside *outside);
+void report_model_line(FILE *f, const struct config *c, const struct gpt *g);
+
+#endif

@@ -1,0 +1,120 @@
+#include "src/run.h"
+
+#include <string.h>
+
+// ---- the calls that a plan and a run share ---------------------------------------------
+
+static void make_model(struct run *r, struct tape *t)
+{
+    const struct config *c = r->config;
+    gpt_init(&r->gpt, t, &c->model);
+    if (c->snapshot_dir[0] == 0)
+        params_start(&r->gpt.params, t, c->step.seed);
+    if (r->use != CONFIG_GENERATE)
+        step_init(&r->step, t, &r->gpt, &c->step, r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN);
+}
+
+static bool measured_calls(struct tape *t, void *user, struct error *e)
+{
+    struct run *r = user;
+    const struct config *c = r->config;
+    double loss = 0;
+    int64_t counted = 0;
+    struct step_result result;
+    bool trains = r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
+    make_model(r, t);
+    bool validates = r->use == CONFIG_EVAL || (trains && c->eval_every > 0);
+    if (validates && !step_evaluate(&r->step, t, r->step.tokens, r->step.targets,
+                                    c->step.micro_batch, &loss, &counted, e))
+        return false;
+    if (c->sample.tokens > 0 && r->use != CONFIG_EVAL) {
+        generate_init(&r->generate, t, &r->gpt, &c->sample);
+        generate_longest(&r->generate, t, c->prompt_count);
+        generate_close(&r->generate, t);
+    }
+    if (!trains)
+        return true;
+    if (!step_gradients(&r->step, t, &result, e))
+        return false;
+    step_update(&r->step, t, &result);
+    return true;
+}
+
+bool run_measure(struct run *r, const struct config *c, enum config_use use, struct error *e)
+{
+    memset(r, 0, sizeof(*r));
+    r->config = c;
+    r->use = use;
+    return tape_measure(&r->tape, c->threads, measured_calls, r, &r->plan, e);
+}
+
+// ---- the run ---------------------------------------------------------------------------
+
+static bool load_snapshot(struct run *r, struct error *e)
+{
+    const struct config *c = r->config;
+    if (c->snapshot_dir[0] == 0)
+        return true;
+    if (!snapshot_read_weights(c->snapshot_dir, &r->gpt.params, e))
+        return false;
+    if (!c->resumes)
+        return true;
+    r->step.steps_done = c->snapshot.step;
+    return snapshot_read_optimizer(c->snapshot_dir, &r->gpt.params, c->snapshot.step,
+                                   optimizer_name(c->step.optimizer.kind), e);
+}
+
+bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e)
+{
+    if (!run_measure(r, c, use, e))
+        return false;
+    tape_close(&r->tape);
+    if (!tape_open(&r->tape, &r->plan, false, c->threads, e))
+        return false;
+    arena_touch(&r->tape.arena);
+    make_model(r, &r->tape);
+    if (load_snapshot(r, e))
+        return true;
+    run_close(r);
+    return false;
+}
+
+void run_close(struct run *r)
+{
+    tape_close(&r->tape);
+}
+
+bool run_validate(struct run *r, int64_t batches, double *loss, int64_t *counted, struct error *e)
+{
+    const struct config *c = r->config;
+    int64_t rows = c->step.micro_batch, seq = c->step.seq;
+    int64_t count = batch_evaluation_count(&c->data, seq, rows, batches);
+    double sum = 0;
+    *counted = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t first = batch_evaluation_window(&c->data, seq, rows, count, i);
+        batch_fill_validation(&c->data, seq, first, rows, r->step.tokens, r->step.targets);
+        if (!step_evaluate(&r->step, &r->tape, r->step.tokens, r->step.targets, rows, &sum, counted,
+                           e))
+            return false;
+    }
+    *loss = sum / (double)*counted;
+    return true;
+}
+
+void run_sample(struct run *r, struct run_text text)
+{
+    const struct config *c = r->config;
+    const struct tokenizer *k = &c->data.tokenizer;
+    char bytes[TOKENIZER_TOKEN_BYTES];
+    if (c->sample.tokens < 1)
+        return;
+    generate_init(&r->generate, &r->tape, &r->gpt, &c->sample);
+    generate_prompt(&r->generate, &r->tape, c->prompt, c->prompt_count);
+    for (int64_t i = 0; i < c->sample.tokens; i++) {
+        int32_t id = generate_next(&r->generate, &r->tape);
+        if (id < k->vocab) // a model may know more tokens than its text had
+            text.out(text.user, bytes, tokenizer_decode(k, id, bytes));
+    }
+    generate_close(&r->generate, &r->tape);
+}

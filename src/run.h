@@ -1,0 +1,38 @@
+// run.h - one run of the program: planned dry, reserved to the byte, then done.
+//
+// run_measure runs the same calls on memory that may not be touched. What it leaves in the ledger
+// is the plan; run_open reserves exactly that.
+#ifndef SRC_RUN_H
+#define SRC_RUN_H
+
+#include "src/config.h"
+
+struct run {
+    const struct config *config;
+    enum config_use use;
+    struct tape tape;
+    struct gpt gpt;
+    struct step step;         // CONFIG_TRAIN and CONFIG_EVAL
+    struct generate generate; // while a sample is made
+    struct plan plan;
+};
+
+// Leaves r->tape open and dry, its ledger holding the whole plan: init, a validation and a sample
+// if the run will make them, and last one optimizer step, whose nodes stay on the tape.
+bool run_measure(struct run *r, const struct config *c, enum config_use use, struct error *e);
+
+// Measures, reserves, touches, and fills in weights (fresh, or the snapshot's).
+bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e);
+void run_close(struct run *r);
+
+// Validation loss, mean over targets: `batches` batches spread over the split, 0: all of it.
+bool run_validate(struct run *r, int64_t batches, double *loss, int64_t *counted, struct error *e);
+
+// Continues the prompt; each token's text goes to `out`.
+struct run_text {
+    void (*out)(void *user, const char *text, int64_t bytes);
+    void *user;
+};
+void run_sample(struct run *r, struct run_text text);
+
+#endif

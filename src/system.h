@@ -1,0 +1,21 @@
+// system.h - what only the operating system knows: resident memory, time, terminals, signals.
+#ifndef SRC_SYSTEM_H
+#define SRC_SYSTEM_H
+
+#include "tape/base.h"
+
+int64_t system_resident_bytes(void);      // of this process now; 0 if unknown
+int64_t system_peak_resident_bytes(void); // highest so far (VmHWM on Linux); 0 if unknown
+double system_seconds(void);              // monotonic
+
+bool system_is_terminal(int fd);
+int system_terminal_columns(int fd); // 80 if unknown
+
+// From now on Ctrl-C sets a flag instead of ending the process; a second one ends it.
+void system_catch_interrupt(void);
+bool system_was_interrupted(void);
+
+// Creates a directory and what is missing above it.
+bool system_make_directory(const char *path, struct error *e);
+
+#endif
