@@ -10,6 +10,8 @@
 static struct tensor *naive(struct tape *t, struct gpt *g, int64_t layer, struct tensor *qkv)
 {
     int64_t heads = g->config.heads;
+    tape_enter(t, "core");
+    tape_scope_cost(t, COST_ATTENTION);
     struct tensor *q = op_split_heads(t, qkv, heads, 0);
     struct tensor *k = op_split_heads(t, qkv, heads, 1);
     struct tensor *v = op_split_heads(t, qkv, heads, 2);
@@ -19,7 +21,7 @@ static struct tensor *naive(struct tape *t, struct gpt *g, int64_t layer, struct
     double rate = block_dropout_rate(t, g);
     if (rate > 0)
         p = op_dropout(t, p, rate, block_dropout_key(g, layer, DROPOUT_PROBABILITIES));
-    return op_merge_heads(t, op_matmul(t, p, v, false, true)); // (B,T,C)
+    return tape_leave(t, op_merge_heads(t, op_matmul(t, p, v, false, true))); // (B,T,C)
 }
 
 struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)

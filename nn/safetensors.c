@@ -786,7 +786,7 @@ static int64_t aligned(int64_t bytes)
 }
 
 // A tensor takes ten tokens or more, a pair two. One each beyond: where a refused text stopped.
-static bool place_tables(struct parser *p, const jsmntok_t **tokens)
+static bool place_tables(struct parser *p, jsmntok_t **tokens)
 {
     struct safetensors *f = p->f;
     int64_t tensors = p->token_count / 10 + 1, pairs = p->token_count / 2 + 1;
@@ -815,13 +815,14 @@ static bool tokenize(struct parser *p)
     if (count >= 0 && count > p->bytes / TOKEN_TEXT_BYTES_LEAST + 1)
         return fail_at(p, 0, "a header of tensors");
     p->token_count = count < 0 ? 0 : count;
-    const jsmntok_t *tokens;
+    jsmntok_t *tokens;
     if (!place_tables(p, &tokens))
         return false;
     p->token = tokens;
-    jsmn_init(&j);
-    if (count >= 0)
-        count = jsmn_parse(&j, p->text, (size_t)p->bytes, (jsmntok_t *)tokens, (unsigned)count);
+    if (count >= 0) {
+        jsmn_init(&j);
+        count = jsmn_parse(&j, p->text, (size_t)p->bytes, tokens, (unsigned)count);
+    }
     if (count < 0)
         return fail_at(p, j.pos, count == JSMN_ERROR_PART ? "JSON whose end is there" : "JSON");
     return true;

@@ -25,21 +25,27 @@ static const char *text_or(const char *value, const char *otherwise)
 
 // ---- snapshots -------------------------------------------------------------------------
 
-bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e)
+static bool is_snapshot(const char *dir)
 {
-    static const char *const form[] = {"%s", "%s/snapshot"};
-    for (int i = 0; i < COUNT_OF(form); i++) {
-        char file[CONFIG_PATH_BYTES + 32];
-        int length = i == 0 ? snprintf(found, CONFIG_PATH_BYTES, "%s", dir)
-                            : snprintf(found, CONFIG_PATH_BYTES, "%s/snapshot", dir);
-        if (length >= CONFIG_PATH_BYTES)
-            break;
-        snprintf(file, sizeof(file), "%s/model.safetensors", found);
+    static const char *const place[] = {"", ".memtape-old"}; // see nn/snapshot.h
+    for (int i = 0; i < COUNT_OF(place); i++) {
+        char file[CONFIG_PATH_BYTES + 64];
+        snprintf(file, sizeof(file), "%s%s/model.safetensors", dir, place[i]);
         if (access(file, F_OK) == 0)
             return true;
     }
-    return refuse(e, "%s holds no snapshot (no model.safetensors there or in %s/snapshot)", dir,
-                  dir);
+    return false;
+}
+
+bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e)
+{
+    static const char *const inside[] = {"", "/snapshot"};
+    for (int i = 0; i < COUNT_OF(inside); i++)
+        if (snprintf(found, CONFIG_PATH_BYTES, "%s%s", dir, inside[i]) < CONFIG_PATH_BYTES &&
+            is_snapshot(found))
+            return true;
+    return refuse(e, "%.400s holds no snapshot (no model.safetensors there or in %.400s/snapshot)",
+                  dir, dir);
 }
 
 static bool read_snapshot(struct config *c, struct settings *s, enum config_use use,
@@ -56,6 +62,11 @@ static bool read_snapshot(struct config *c, struct settings *s, enum config_use 
         !snapshot_read_info(c->snapshot_dir, &c->snapshot, e))
         return false;
     c->resumes = s->resume != NULL;
+    if (c->resumes && strcmp(c->snapshot_dir, dir) == 0 && s->out == s->resume)
+        return refuse(e,
+                      "--resume %s is a snapshot, not a run's directory: give the one that "
+                      "holds it, or say with --out where to go on",
+                      dir);
     return true;
 }
 
@@ -230,7 +241,8 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
     c->threads = (int)int_or(s->threads, blas_max_threads());
     if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e))
         return false;
-    bool needs_data = use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL;
+    bool needs_data =
+        use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL || s->prompt != NULL;
     if (needs_data && !open_data(c, s, use, e))
         return false;
     choose_training(c, s);

@@ -24,18 +24,73 @@ bool json_close(struct json *j, const char *path, struct error *e)
     return ok || refuse(e, "--json %s: %s", path, strerror(errno));
 }
 
+// How many bytes a character has whose first byte this is; 0: none begins so.
+static int utf8_bytes(unsigned char c)
+{
+    return c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+}
+
+// May c follow? No longer form than needed, no surrogates, nothing above U+10FFFF.
+static bool utf8_follows(const char *partial, int count, unsigned char c)
+{
+    unsigned char first = (unsigned char)partial[0];
+    unsigned char low = 0x80, high = 0xbf;
+    if (count == 1) {
+        low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+        high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    }
+    return c >= low && c <= high;
+}
+
+static void give_up_partial(struct json *j)
+{
+    if (j->partial_count > 0)
+        fputs("\\ufffd", j->file);
+    j->partial_count = 0;
+}
+
+static void first_byte(struct json *j, unsigned char c)
+{
+    if (c == '"' || c == '\\')
+        fprintf(j->file, "\\%c", c);
+    else if (c < 0x20)
+        fprintf(j->file, "\\u%04x", c);
+    else if (c < 0x80)
+        fputc(c, j->file);
+    else if (utf8_bytes(c) == 0)
+        fputs("\\ufffd", j->file);
+    else
+        j->partial[j->partial_count++] = (char)c;
+}
+
+void json_text_more(struct json *j, const char *text, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (j->partial_count == 0 || !utf8_follows(j->partial, j->partial_count, c)) {
+            give_up_partial(j);
+            first_byte(j, c);
+            continue;
+        }
+        j->partial[j->partial_count++] = (char)c;
+        if (j->partial_count == utf8_bytes((unsigned char)j->partial[0])) {
+            fwrite(j->partial, 1, (size_t)j->partial_count, j->file);
+            j->partial_count = 0;
+        }
+    }
+}
+
+void json_text_end(struct json *j)
+{
+    give_up_partial(j);
+    fputc('"', j->file);
+}
+
 static void string(struct json *j, const char *text)
 {
     fputc('"', j->file);
-    for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(j->file, "\\%c", *c);
-        else if (*c < 0x20)
-            fprintf(j->file, "\\u%04x", *c);
-        else
-            fputc(*c, j->file);
-    }
-    fputc('"', j->file);
+    json_text_more(j, text, (int64_t)strlen(text));
+    json_text_end(j);
 }
 
 static void indent(struct json *j)
@@ -112,4 +167,16 @@ void json_bool(struct json *j, const char *key, bool value)
 {
     begin(j, key);
     fputs(value ? "true" : "false", j->file);
+}
+
+void json_text_begin(struct json *j, const char *key)
+{
+    begin(j, key);
+    fputc('"', j->file);
+}
+
+void json_null(struct json *j, const char *key)
+{
+    begin(j, key);
+    fputs("null", j->file);
 }

@@ -15,6 +15,8 @@ struct json {
     int depth;
     bool has_item[JSON_DEPTH_MAX];
     bool is_array[JSON_DEPTH_MAX];
+    char partial[4]; // the bytes so far of a character of more than one
+    int partial_count;
 };
 
 // path: a file, or "-" for standard output.
@@ -29,5 +31,11 @@ void json_int(struct json *j, const char *key, int64_t value);
 void json_real(struct json *j, const char *key, double value); // null if it is not finite
 void json_text(struct json *j, const char *key, const char *value);
 void json_bool(struct json *j, const char *key, bool value);
+void json_null(struct json *j, const char *key);
+
+// A text in pieces, which may part a character. What is no UTF-8 becomes U+FFFD.
+void json_text_begin(struct json *j, const char *key);
+void json_text_more(struct json *j, const char *text, int64_t bytes);
+void json_text_end(struct json *j);
 
 #endif

@@ -55,13 +55,13 @@ static const struct option options[] = {
     FLAG("tie", tie, MODEL, "the head is the token embedding (default yes)"),
     REAL("dropout", dropout, MODEL, 0, 0.999999, "rate (default 0)"),
     CHOICE("attention", attention, MODEL, "naive|tiled", "small ops that show every tensor, or no T x T matrix (default tiled)"),
-    CHOICE("checkpoint", checkpoint, MODEL, "none|full", "what blocks recompute in backward (default none)"),
-    TEXT("data", data, DATA, "FILE", "text to learn, or builtin (default)"),
+    CHOICE("checkpoint", checkpoint, MODEL, "none|lean|selective|full", "what blocks recompute in backward (default none)"),
+    TEXT("data", data, DATA | OPTIONS_EVAL, "FILE", "text to learn, or builtin (default)"),
     CHOICE("tokenizer", tokenizer, DATA, "byte|char", "(default char)"),
     CHOICE("sample", order, DATA, "random|sequential", "which windows a batch takes (default random)"),
     INT("batch", batch, TRAIN, 1, 1 << 24, "sequences per optimizer step (default 12)"),
-    INT("micro-batch", micro_batch, TRAIN, 1, 1 << 24, "sequences per forward (default batch); need not divide batch"),
-    INT("seq", seq, TRAIN, 1, 1 << 24, "tokens per sequence (default context)"),
+    INT("micro-batch", micro_batch, TRAIN | OPTIONS_EVAL, 1, 1 << 24, "sequences per forward (default batch); need not divide batch"),
+    INT("seq", seq, TRAIN | OPTIONS_EVAL, 1, 1 << 24, "tokens per sequence (default context)"),
     INT("steps", steps, TRAIN, 1, INT32_MAX, "optimizer steps (default 200)"),
     REAL("lr", lr, TRAIN, 1e-30, 1e6, "highest learning rate (default 1e-3)"),
     REAL("min-lr", min_lr, TRAIN, 0, 1e6, "lowest, after decay (default lr / 10)"),
@@ -72,7 +72,7 @@ static const struct option options[] = {
     REAL("beta2", beta2, TRAIN, 0, 0.9999999999, "(default 0.99)"),
     REAL("clip", clip, TRAIN, 0, 1e30, "largest norm of the gradient; 0: no limit (default 1)"),
     CHOICE("optimizer", optimizer, TRAIN, "sgd|adamw", "(default adamw)"),
-    INT("seed", seed, TRAIN, 0, INT64_C(1) << 53, "of weights, batches and dropout (default 1)"),
+    INT("seed", seed, TRAIN | OPTIONS_SAMPLE, 0, INT64_C(1) << 53, "of all that is random (default 1)"),
     INT("eval-every", eval_every, TRAIN, 0, INT32_MAX, "steps between validations; 0: none (default 0)"),
     INT("eval-batches", eval_batches, TRAIN, 0, INT32_MAX, "batches of one validation; 0: the whole split (default 20)"),
     INT("sample-tokens", sample, SAMPLE, 0, INT32_MAX, "length of the sample (default 200)"),
@@ -88,10 +88,10 @@ static const struct option options[] = {
     INT("top", top, TABLE, 0, INT32_MAX, "only so many rows; 0: all (default 0)"),
     TEXT("csv", csv, TABLE, "FILE", "rows as comma-separated values; - for standard output"),
     INT("threads", threads, COMMON, 1, 1024, "(default: what the machine offers)"),
-    TEXT("config", config, COMMON, "FILE", "lines of `name = value`; the command line wins"),
-    TEXT("json", json, COMMON, "FILE", "the report as JSON; - for standard output"),
-    FLAG("quiet", quiet, COMMON, "say nothing but errors and what was asked for"),
-    FLAG("help", help, COMMON, "this"),
+    TEXT("config", config, COMMON | OPTIONS_REPORT, "FILE", "lines of `name = value`; the command line wins"),
+    TEXT("json", json, COMMON | OPTIONS_REPORT, "FILE", "the report as JSON; - for standard output"),
+    FLAG("quiet", quiet, COMMON | OPTIONS_REPORT, "say nothing but errors and what was asked for"),
+    FLAG("help", help, COMMON | OPTIONS_REPORT, "this"),
     // clang-format on
 };
 
@@ -306,15 +306,67 @@ static const char *keep(struct settings *s, const char *value)
     return at;
 }
 
+// Written: what would not survive as it is (line breaks, #, blanks at an end) stands in quotes.
+static bool needs_quotes(const char *value)
+{
+    size_t length = strlen(value);
+    return length == 0 || strpbrk(value, "#\"\n\r\t") != NULL || isspace((unsigned char)value[0]) ||
+           isspace((unsigned char)value[length - 1]);
+}
+
+static void write_text(FILE *f, const char *value)
+{
+    if (!needs_quotes(value)) {
+        fputs(value, f);
+        return;
+    }
+    fputc('"', f);
+    for (; *value != 0; value++)
+        switch (*value) {
+        case '\n': fputs("\\n", f); break;
+        case '\r': fputs("\\r", f); break;
+        case '\t': fputs("\\t", f); break;
+        case '"': fputs("\\\"", f); break;
+        case '\\': fputs("\\\\", f); break;
+        default: fputc(*value, f);
+        }
+    fputc('"', f);
+}
+
+// The text between quotes, in place; NULL if the second one is missing.
+static char *unquoted(char *text)
+{
+    char *to = text;
+    for (char *at = text + 1; *at != 0; at++) {
+        if (*at == '"') {
+            *to = 0;
+            return text;
+        }
+        if (*at == '\\' && at[1] != 0) {
+            at++;
+            *to++ = (char)(*at == 'n' ? '\n' : *at == 'r' ? '\r' : *at == 't' ? '\t' : *at);
+        } else {
+            *to++ = *at;
+        }
+    }
+    return NULL;
+}
+
+static char *value_of(char *text)
+{
+    text = trimmed(text);
+    if (text[0] == '"')
+        return unquoted(text);
+    text[strcspn(text, "#")] = 0;
+    return trimmed(text);
+}
+
 static bool read_line(struct settings *s, unsigned groups, char *line, struct error *e)
 {
-    char *hash = strchr(line, '#');
-    if (hash != NULL)
-        *hash = 0;
-    char *name = trimmed(line), *equals = strchr(name, '=');
-    if (name[0] == 0)
+    char *name = trimmed(line), *equals = strpbrk(name, "=#");
+    if (name[0] == 0 || name[0] == '#')
         return true;
-    if (equals == NULL)
+    if (equals == NULL || *equals == '#')
         return refuse(e, "'%.60s': expected name = value", name);
     *equals = 0;
     name = trimmed(name);
@@ -323,35 +375,38 @@ static bool read_line(struct settings *s, unsigned groups, char *line, struct er
         return refuse_unknown(groups, name, strlen(name), e);
     if (is_set(s, o))
         return true; // the command line wins
-    const char *value = keep(s, trimmed(equals + 1));
-    return value != NULL ? set(s, o, value, e)
-                         : refuse(e, "more than %d bytes of values", (int)sizeof(s->values));
+    char *value = value_of(equals + 1);
+    if (value == NULL)
+        return refuse(e, "%s: expected a second \" at the end of its value", name);
+    const char *kept = keep(s, value);
+    return kept != NULL ? set(s, o, kept, e)
+                        : refuse(e, "more than %d bytes of values", (int)sizeof(s->values));
 }
 
 bool options_read_file(struct settings *s, unsigned groups, const char *path, struct error *e)
 {
-    char line[2048];
+    char line[SETTINGS_VALUES_BYTES];
     FILE *f = fopen(path, "r");
     if (f == NULL)
         return refuse(e, "--config %s: %s", path, strerror(errno));
     bool ok = true;
     for (int number = 1; ok && fgets(line, sizeof(line), f) != NULL; number++) {
         struct error inner;
-        ok = read_line(s, groups, line, &inner);
+        ok = strchr(line, '\n') != NULL || feof(f)
+                 ? read_line(s, groups, line, &inner)
+                 : refuse(&inner, "a line of more than %d bytes", (int)sizeof(line) - 2);
         if (!ok)
-            refuse(e, "%s, line %d: %s", path, number, inner.text);
+            refuse(e, "--config %.200s, line %d: %.700s", path, number, inner.text);
     }
+    if (ok && ferror(f))
+        ok = refuse(e, "--config %s: %s", path, strerror(errno));
     fclose(f);
     return ok;
 }
 
-bool options_write_file(const struct settings *s, unsigned groups, const char *path,
-                        struct error *e)
+static void write_lines(const struct settings *s, unsigned groups, FILE *f)
 {
     char number[TEXT_NUMBER_BYTES];
-    FILE *f = fopen(path, "w");
-    if (f == NULL)
-        return refuse(e, "%s: %s", path, strerror(errno));
     for (int i = 0; i < COUNT_OF(options); i++) {
         const struct option *o = &options[i];
         const char *at = (const char *)s + o->offset;
@@ -364,13 +419,30 @@ bool options_write_file(const struct settings *s, unsigned groups, const char *p
         case OPTION_REAL:
             fputs(text_from_double(*(const double *)(const void *)at, number), f);
             break;
-        case OPTION_TEXT: fputs(*(const char *const *)(const void *)at, f); break;
+        case OPTION_TEXT: write_text(f, *(const char *const *)(const void *)at); break;
         }
         fputc('\n', f);
     }
-    if (fclose(f) != 0)
+}
+
+bool options_write_file(const struct settings *s, unsigned groups, const char *path,
+                        struct error *e)
+{
+    char fresh[4096 + 32];
+    if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
+        return refuse(e, "%.200s...: its path is too long", path);
+    FILE *f = fopen(fresh, "w");
+    if (f == NULL)
         return refuse(e, "%s: %s", path, strerror(errno));
-    return true;
+    write_lines(s, groups, f);
+    bool ok = !ferror(f);
+    ok &= fclose(f) == 0;
+    ok = ok && rename(fresh, path) == 0;
+    if (ok)
+        return true;
+    refuse(e, "%s: %s", path, strerror(errno));
+    remove(fresh);
+    return false;
 }
 
 void options_help(unsigned groups)

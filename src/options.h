@@ -2,20 +2,22 @@
 // files and the command that a report suggests are all made.
 //
 // --name value, --name=value, --flag, --no-flag. A file of `name = value` lines gives the same
-// options; the command line wins.
+// options; the command line wins. A value in such a file may stand in quotes ("a # b\n").
 #ifndef SRC_OPTIONS_H
 #define SRC_OPTIONS_H
 
 #include "tape/base.h"
 
 enum option_group { // which commands take it
-    OPTIONS_COMMON = 1,
+    OPTIONS_COMMON = 1, // what runs a model
     OPTIONS_MODEL = 2,
     OPTIONS_DATA = 4,
     OPTIONS_TRAIN = 8,
     OPTIONS_RUN = 16, // what makes files
     OPTIONS_SAMPLE = 32,
     OPTIONS_TABLE = 64,
+    OPTIONS_EVAL = 128,
+    OPTIONS_REPORT = 256, // a part of OPTIONS_COMMON: what only reads
 };
 
 // Everything that can be said. Unset: UNSET_INT, NAN, NULL; flags: -1. config.c knows the defaults.
@@ -47,7 +49,7 @@ bool options_parse(struct settings *s, unsigned groups, bool operand, int argc, 
 // already stays.
 bool options_read_file(struct settings *s, unsigned groups, const char *path, struct error *e);
 
-// Writes what is set as such a file. False (and e) if that fails.
+// Writes what is set as such a file, whole or not at all. False (and e) if that fails.
 bool options_write_file(const struct settings *s, unsigned groups, const char *path,
                         struct error *e);
 

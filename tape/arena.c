@@ -150,14 +150,14 @@ bool arena_open(struct arena *a, const struct plan *plan, bool dry, struct error
     }
     if (a->base == NULL)
         return refuse(e, "the system refused a range of %lld bytes: ask for a smaller run",
-                    (long long)a->cap_bytes);
+                      (long long)a->cap_bytes);
     if (dry) {
         a->side_bytes = side_bytes_max;
         a->side = reserve(a->side_bytes, true);
         if (a->side == NULL) {
             arena_close(a);
             return refuse(e, "the system refused %lld bytes of addresses for a plan's tables",
-                        (long long)side_bytes_max);
+                          (long long)side_bytes_max);
         }
     }
     open_tables(a, p);

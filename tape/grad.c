@@ -8,12 +8,14 @@
 //      branch is computed right before the sum this never happens.
 //   4. If the owner is done before the borrower, the borrower inherits the buffer.
 //   5. An in-place op turns dy into dx if y owns dy and x has none yet (rule 3 saves borrowers).
-//   6. The gradient of a view is a part of its base's, which is zeroed when the part is not all.
+//   6. A gradient that leaves a segment, or that attention is about to read, slides over dead
+//   bytes.
+//   7. The gradient of a view is a part of its base's, which is zeroed when the part is not all.
 #include "tape/tape_int.h"
 
 #include <string.h>
 
-bool grad_is_borrowed_by_others(const struct tape *t, const struct tensor *x)
+static bool grad_is_borrowed_by_others(const struct tape *t, const struct tensor *x)
 {
     for (int i = 0; i < t->loan_count; i++)
         if (t->loan[i] != x && t->loan[i]->grad == x->grad)
@@ -83,6 +85,12 @@ static real *target(struct tape *t, struct tensor *x, bool *adds)
     if (*adds && !t->arena.dry)
         memset(owner->grad, 0, (size_t)tensor_bytes(owner));
     return owner->grad + x->base_offset;
+}
+
+void grad_sink(struct tape *t, struct tensor *x)
+{
+    if (x->grad != NULL && !x->grad_is_lent && !grad_is_borrowed_by_others(t, x))
+        x->grad = arena_sink(&t->arena, x->grad);
 }
 
 void grad_seed(struct tape *t, struct tensor *loss, real seed)
@@ -202,6 +210,8 @@ void grad_backward_node(struct tape *t, struct node *n)
         from_saved(t, n);
         return;
     }
+    if (n->cost == COST_ATTENTION)
+        grad_sink(t, y); // what comes on top may be T x T
     bool in_place = n->op->grad == GRAD_IN_PLACE && may_move(y, x);
     if (in_place) {
         x->grad = y->grad;

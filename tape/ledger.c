@@ -126,6 +126,7 @@ void ledger_settle(struct ledger *l, int64_t stranded_bytes)
     c->phase_peak[l->phase] = highest(c->phase_peak[l->phase], c->total_now);
     c->stranded_peak = highest(c->stranded_peak, stranded_bytes);
     c->live_peak = highest(c->live_peak, c->total_now - stranded_bytes);
+    c->watch_peak = highest(c->watch_peak, c->total_now);
     if (c->total_now > c->total_peak) {
         c->total_peak = c->total_now;
         memcpy(c->at_peak, c->now, sizeof(c->at_peak));
@@ -170,6 +171,13 @@ enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase)
     l->phase = phase;
     l->counts.phase_peak[phase] = highest(l->counts.phase_peak[phase], l->counts.total_now);
     return before;
+}
+
+int64_t ledger_watch(struct ledger *l)
+{
+    int64_t highest_since = l->counts.watch_peak;
+    l->counts.watch_peak = l->counts.total_now;
+    return highest_since;
 }
 
 int64_t ledger_peak(const struct ledger *l)

@@ -77,6 +77,7 @@ struct ledger_counts { // bytes
     int64_t peak_event;                // number of the event that made the peak
     char peak_name[LEDGER_NAME_BYTES]; // the tensor whose birth it was
     int64_t stranded_peak, live_peak;  // live: without stranded
+    int64_t watch_peak;                // of the total since the last ledger_watch
 };
 
 struct ledger {
@@ -115,6 +116,9 @@ void ledger_lap(struct ledger *l, void (*moved)(void *user, int32_t from, int32_
 
 // Everything that happens from now on belongs to this phase. Returns the one before.
 enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase);
+
+// Starts watching the total anew; returns the highest it was since the last call.
+int64_t ledger_watch(struct ledger *l);
 
 // Peaks in bytes since the start or the last reset.
 int64_t ledger_peak(const struct ledger *l);

@@ -20,7 +20,7 @@ enum device { DEVICE_CPU, DEVICE_CUDA, DEVICE_COUNT };
 enum op_needs { NEEDS_IN0 = 1, NEEDS_IN1 = 2, NEEDS_IN2 = 4, NEEDS_OUT = 8 };
 
 // What computing the output again would cost; a policy keeps or recomputes by this alone.
-enum op_cost { COST_CHEAP, COST_GEMM, COST_ATTENTION };
+enum op_cost { COST_CHEAP, COST_GEMM, COST_ATTENTION, COST_COUNT };
 
 // Forward may overwrite this input, if nothing else wants it: no second buffer, no hole.
 enum op_takes { TAKES_NOTHING, TAKES_IN0_AS_OUT, TAKES_IN1_AS_OUT, TAKES_IN0_AS_SAVED };
@@ -76,6 +76,7 @@ struct node {
     int in_count;
     struct tensor *out;
     struct tensor *taken;        // the input whose buffer became ours
+    enum op_cost cost;           // the op's, or its scope's
     int64_t first_sample;        // of this micro-batch in the effective batch
     int64_t forward_work_bytes;  // scratch; exists only while the op runs
     int64_t backward_work_bytes; //

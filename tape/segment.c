@@ -14,8 +14,7 @@
 
 bool segment_keeps(enum tape_policy policy, enum op_cost cost)
 {
-    (void)cost;
-    return policy == POLICY_NONE;
+    return ((unsigned)policy >> cost & 1) == 0;
 }
 
 static real *hoisted(struct tape *t, real *from, int64_t bytes, const struct ledger_label *label)
@@ -53,6 +52,7 @@ struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
     CHECK(s != NULL && t->node_count > s->first_node);
     CHECK(!is_outside(s, y) && y->base == NULL);
     s->end_node = t->node_count;
+    s->forward_peak_bytes = ledger_watch(&t->arena.ledger);
     s->is_replayed = y->wants_grad;
     for (int i = s->first_node; i < s->end_node; i++)
         for (int j = 0; s->is_replayed && j < t->node[i].in_count; j++)
@@ -62,7 +62,9 @@ struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
     s->in->in_scope = false;
     tape_let_go(t, s->in);
     t->open = NULL;
-    return tape_leave(t, y);
+    y = tape_leave(t, y);
+    s->low_after_bytes = t->arena.stack[ARENA_LOW].bytes;
+    return y;
 }
 
 static void mark(struct tensor *x)
@@ -87,9 +89,10 @@ static void mark_missing(struct tape *t, const struct segment *s, struct node *n
     }
 }
 
-void segment_replay_for(struct tape *t, const struct segment *s, struct node *n)
+void segment_replay_for(struct tape *t, struct segment *s, struct node *n)
 {
     enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_RECOMPUTE);
+    int64_t flops = t->flops[PHASE_RECOMPUTE];
     mark_missing(t, s, n);
     for (int i = s->first_node; i <= n->index; i++) {
         struct node *m = &t->node[i];
@@ -102,26 +105,19 @@ void segment_replay_for(struct tape *t, const struct segment *s, struct node *n)
             tape_give_data(t, y);
         y->redo = false;
     }
+    s->recompute_flops += t->flops[PHASE_RECOMPUTE] - flops;
     ledger_enter_phase(&t->arena.ledger, before);
 }
 
-// A gradient that crosses out of the segment slides over what the segment left stranded. In a
-// residual stream nothing is: the stream's buffer was there first.
-static void sink_grad(struct tape *t, struct tensor *x)
-{
-    if (x->grad == NULL || x->grad_is_lent || grad_is_borrowed_by_others(t, x))
-        return;
-    x->grad = arena_sink(&t->arena, x->grad);
-}
-
-void segment_close(struct tape *t, const struct segment *s)
+void segment_close(struct tape *t, struct segment *s)
 {
     for (int i = s->end_node - 1; i >= s->first_node; i--)
         for (int j = 0; j < t->node[i].in_count; j++) {
             struct tensor *x = t->node[i].in[j];
             if (!is_outside(s, x) || !s->is_replayed)
                 continue;
-            sink_grad(t, x);
+            grad_sink(t, x); // over what the segment left stranded; in a residual stream, nothing
             tape_let_go(t, x);
         }
+    s->backward_peak_bytes = ledger_watch(&t->arena.ledger);
 }

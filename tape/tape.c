@@ -8,6 +8,12 @@
 
 static const char *const policy_names[POLICY_COUNT] = {
     [POLICY_NONE] = "none",
+    [POLICY_LEAN] = "lean",
+    [1 << COST_GEMM] = "gemm",
+    [1 << COST_CHEAP | 1 << COST_GEMM] = "cheap+gemm",
+    [POLICY_SELECTIVE] = "selective",
+    [1 << COST_CHEAP | 1 << COST_ATTENTION] = "cheap+attention",
+    [1 << COST_GEMM | 1 << COST_ATTENTION] = "gemm+attention",
     [POLICY_FULL] = "full",
 };
 
@@ -213,6 +219,7 @@ static void enter(struct tape *t, const char *format, va_list args)
     struct scope *s = &t->scope[t->scope_count++];
     vsnprintf(s->name, sizeof(s->name), format, args);
     s->first_tensor = t->tensor_count;
+    s->has_cost = false;
 }
 
 void tape_enter(struct tape *t, const char *format, ...)
@@ -221,6 +228,13 @@ void tape_enter(struct tape *t, const char *format, ...)
     va_start(args, format);
     enter(t, format, args);
     va_end(args);
+}
+
+void tape_scope_cost(struct tape *t, enum op_cost cost)
+{
+    CHECK(t->scope_count > 0);
+    t->scope[t->scope_count - 1].has_cost = true;
+    t->scope[t->scope_count - 1].cost = cost;
 }
 
 void tape_segment_begin(struct tape *t, enum tape_policy policy, struct tensor *in,
@@ -233,6 +247,8 @@ void tape_segment_begin(struct tape *t, enum tape_policy policy, struct tensor *
         t->max.segment_count = t->segment_count;
     *t->open = (struct segment){
         .first_node = t->node_count, .first_tensor = t->tensor_count, .policy = policy, .in = in};
+    t->open->low_before_bytes = t->arena.stack[ARENA_LOW].bytes;
+    ledger_watch(&t->arena.ledger);
     va_list args;
     va_start(args, format);
     enter(t, format, args);
@@ -283,10 +299,14 @@ static struct node *new_node(struct tape *t, const struct op *op, int in_count,
                        .op = op,
                        .in_count = in_count,
                        .first_sample = t->first_sample,
+                       .cost = op->cost,
                        .file = t->file,
                        .line = t->line};
     if (t->node_count > t->max.node_count)
         t->max.node_count = t->node_count;
+    for (int i = 0; i < t->scope_count; i++)
+        if (t->scope[i].has_cost)
+            n->cost = t->scope[i].cost;
     name_node(t, n);
     n->out = new_tensor(t);
     n->out->name = n->name;
@@ -424,7 +444,7 @@ struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
     op->infer(t, n);
     CHECK((n->out->base != NULL) == (op->grad == GRAD_IS_VIEW));
     n->taken = taken_input(t, n);
-    bool recompute = t->open != NULL && (t->eval || !segment_keeps(t->open->policy, op->cost));
+    bool recompute = t->open != NULL && (t->eval || !segment_keeps(t->open->policy, n->cost));
     bool high = n->taken != NULL ? n->taken->is_transient : recompute;
     if (n->out->base != NULL)
         high = n->out->base->is_transient;
@@ -456,6 +476,8 @@ void tape_backward(struct tape *t, struct tensor *loss, real seed)
     int s = t->segment_count - 1;
     for (int i = t->node_count - 1; i >= 0; i--) {
         struct node *n = &t->node[i];
+        if (s >= 0 && i == t->segment[s].end_node - 1)
+            ledger_watch(&t->arena.ledger);
         if (s >= 0 && i < t->segment[s].end_node && n->out->grad != NULL)
             segment_replay_for(t, &t->segment[s], n);
         grad_backward_node(t, n);

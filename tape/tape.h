@@ -17,14 +17,18 @@
 
 enum { SCOPES_MAX = 16, SCOPE_NAME_BYTES = 24 };
 
-// Which cost classes a checkpoint segment keeps. An output that is not kept is computed again just
-// before a backward that reads it.
+// Which cost classes (enum op_cost, a bit each) a checkpoint segment recomputes: it does not keep
+// such an output, and computes it again just before a backward that reads it. All eight sets are
+// policies; four have names of their own.
 enum tape_policy {
-    POLICY_NONE, // keep all that some backward reads: no checkpointing
-    POLICY_FULL, // keep the segment's input alone
+    POLICY_NONE = 0,                        // no checkpointing
+    POLICY_LEAN = 1 << COST_CHEAP,          // recompute norms, gelu, dropout
+    POLICY_SELECTIVE = 1 << COST_ATTENTION, // recompute the inside of attention
+    POLICY_FULL = (1 << COST_COUNT) - 1,    // keep the segment's input alone
     POLICY_COUNT,
 };
 
+// "none", "lean", "selective", "full"; the others by what they recompute: "gemm", "cheap+gemm", ...
 const char *tape_policy_name(enum tape_policy p);
 
 // A range of nodes. Nothing is recorded twice and no function of the model is called twice: a
@@ -35,10 +39,16 @@ struct segment {
     enum tape_policy policy;
     bool is_replayed; // a gradient may come back through its result
     struct tensor *in;
+    int64_t low_before_bytes, low_after_bytes; // of the low end, before and after its forward
+    int64_t forward_peak_bytes;                // most that the arena held during its forward
+    int64_t backward_peak_bytes;               // and during its backward, replays included
+    int64_t recompute_flops;                   // of its replays
 };
 
 struct scope {
     char name[SCOPE_NAME_BYTES];
+    bool has_cost; // its ops are of this class, whatever they are elsewhere
+    enum op_cost cost;
     int first_tensor; // tensors made before this index belong to outer scopes
 };
 
@@ -96,6 +106,10 @@ void tape_backward(struct tape *t, struct tensor *loss, real seed);
 // which slides over what stays dead under it.
 void tape_enter(struct tape *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct tensor *tape_leave(struct tape *t, struct tensor *keep);
+
+// From here to the end of the scope, ops are of this cost class: the scale, softmax and dropout of
+// written-out attention are kept or recomputed with its products.
+void tape_scope_cost(struct tape *t, enum op_cost cost);
 
 // A scope that is a checkpoint segment. Its result ends up low whatever the policy, and slides over
 // what the segment left dead; so does, on the way back, the gradient that leaves it.

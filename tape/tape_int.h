@@ -28,13 +28,13 @@ void tape_give_work(struct tape *t, struct node *n);
 
 // segment.c
 bool segment_keeps(enum tape_policy policy, enum op_cost cost);
-void segment_replay_for(struct tape *t, const struct segment *s, struct node *n);
-void segment_close(struct tape *t, const struct segment *s);
+void segment_replay_for(struct tape *t, struct segment *s, struct node *n);
+void segment_close(struct tape *t, struct segment *s);
 
 // grad.c
-bool grad_is_borrowed_by_others(const struct tape *t, const struct tensor *x);
 void grad_backward_node(struct tape *t, struct node *n);
 void grad_give(struct tape *t, struct tensor *x);
+void grad_sink(struct tape *t, struct tensor *x);
 void grad_seed(struct tape *t, struct tensor *loss, real seed);
 
 #endif

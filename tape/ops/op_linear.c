@@ -4,25 +4,40 @@
 //   dw += dy^T x      (O,R)(R,I)    sample after sample
 //   db += sum over rows of dy       row after row
 //
-// R rows of one sample, I inputs, O outputs. Every product is cut into tiles: at most ROW_TILE rows
-// of one sample, OUT_TILE outputs (IN_TILE inputs for dx). A tile is one single-threaded BLAS call,
-// and tiles run in parallel; for dw a thread owns some rows of dw and adds all samples to them in
-// order. Measured against one threaded call over all rows: docs/decisions.md.
+// R rows of one sample, I inputs, O outputs. Every product is cut into tiles whose shape depends on
+// R, I and O alone: at most ROW_TILE rows of one sample by a slice of about SLICE columns for y and
+// dx; a slice of outputs by a slice of inputs for dw, whose tile adds all samples in order. A tile
+// is one single-threaded BLAS call; tiles run in parallel. What that costs against one threaded
+// call over all rows, and why these sizes: docs/decisions.md.
 #include "tape/blas.h"
 #include "tape/ops/ops_int.h"
 
-enum { ROW_TILE = 128, OUT_TILE = 64, IN_TILE = 128, DW_TILE = 64 };
+enum { ROW_TILE = 128, SLICE = 96, SLICE_UNIT = 8 };
 
 struct linear {
     int64_t samples, rows, in, out;
-    int64_t row_tiles;
+    int64_t in_slice, out_slice; // columns of a slice
+    int64_t in_slices, out_slices, row_tiles;
 };
+
+// Equal slices of about SLICE: 65 -> one, 128 -> two of 64, 384 -> four of 96.
+static int64_t slice_of(int64_t columns)
+{
+    int64_t size = tile_count(columns, tile_count(columns, SLICE));
+    return tile_count(size, SLICE_UNIT) * SLICE_UNIT;
+}
 
 static struct linear shape_of(const struct node *n)
 {
     const struct tensor *x = n->in[0], *w = n->in[1];
-    struct linear s = {
-        .samples = tensor_samples(x), .rows = tensor_rows(x), .in = w->dim[1], .out = w->dim[0]};
+    struct linear s = {.samples = tensor_samples(x),
+                       .rows = tensor_rows(x),
+                       .in = w->dim[1],
+                       .out = w->dim[0],
+                       .in_slice = slice_of(w->dim[1]),
+                       .out_slice = slice_of(w->dim[0])};
+    s.in_slices = tile_count(s.in, s.in_slice);
+    s.out_slices = tile_count(s.out, s.out_slice);
     s.row_tiles = tile_count(s.rows, ROW_TILE);
     return s;
 }
@@ -45,6 +60,14 @@ static void linear_infer(struct tape *t, struct node *n)
                         (bias && n->in[2]->wants_grad ? rows * w->dim[0] : 0);
 }
 
+// Which rows tile number `task` of one slice has, counted over all samples.
+static struct tile rows_of(const struct linear *s, int64_t task)
+{
+    struct tile r = tile_at(task % s->row_tiles, s->rows, ROW_TILE);
+    r.from += task / s->row_tiles * s->rows;
+    return r;
+}
+
 static void linear_forward(struct tape *t, struct node *n)
 {
     (void)t;
@@ -52,16 +75,15 @@ static void linear_forward(struct tape *t, struct node *n)
     const real *x = n->in[0]->data, *w = n->in[1]->data;
     const real *b = n->in_count == 3 ? n->in[2]->data : NULL;
     real *y = n->out->data;
-    int64_t out_tiles = tile_count(s.out, OUT_TILE), tasks = s.samples * s.row_tiles * out_tiles;
+    int64_t tiles = s.samples * s.row_tiles;
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++) {
-        struct tile o = tile_at(task % out_tiles, s.out, OUT_TILE);
-        struct tile r = tile_at(task / out_tiles % s.row_tiles, s.rows, ROW_TILE);
-        int64_t row = task / out_tiles / s.row_tiles * s.rows + r.from;
-        real *tile = y + row * s.out + o.from;
+    for (int64_t task = 0; task < s.out_slices * tiles; task++) {
+        struct tile o = tile_at(task / tiles, s.out, s.out_slice);
+        struct tile r = rows_of(&s, task % tiles);
+        real *tile = y + r.from * s.out + o.from;
         for (int64_t i = 0; b != NULL && i < r.count; i++)
             memcpy(tile + i * s.out, b + o.from, (size_t)o.count * sizeof(real));
-        blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.in, 1, x + row * s.in, s.in,
+        blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.in, 1, x + r.from * s.in, s.in,
                   w + o.from * s.in, s.in, b != NULL ? 1 : 0, tile, s.out);
     }
 }
@@ -69,14 +91,13 @@ static void linear_forward(struct tape *t, struct node *n)
 static void input_gradient(const struct linear *s, const real *dy, const real *w, real *dx,
                            bool adds)
 {
-    int64_t in_tiles = tile_count(s->in, IN_TILE), tasks = s->samples * s->row_tiles * in_tiles;
+    int64_t tiles = s->samples * s->row_tiles;
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++) {
-        struct tile c = tile_at(task % in_tiles, s->in, IN_TILE);
-        struct tile r = tile_at(task / in_tiles % s->row_tiles, s->rows, ROW_TILE);
-        int64_t row = task / in_tiles / s->row_tiles * s->rows + r.from;
-        blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, c.count, s->out, 1, dy + row * s->out, s->out,
-                  w + c.from, s->in, adds ? 1 : 0, dx + row * s->in + c.from, s->in);
+    for (int64_t task = 0; task < s->in_slices * tiles; task++) {
+        struct tile c = tile_at(task / tiles, s->in, s->in_slice);
+        struct tile r = rows_of(s, task % tiles);
+        blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, c.count, s->out, 1, dy + r.from * s->out, s->out,
+                  w + c.from, s->in, adds ? 1 : 0, dx + r.from * s->in + c.from, s->in);
     }
 }
 
@@ -90,18 +111,16 @@ static void bias_gradient(const struct linear *s, const real *dy, struct tile o,
 static void weight_gradient(const struct linear *s, const real *dy, const real *x, real *dw,
                             real *db)
 {
-    int64_t tasks = tile_count(s->out, DW_TILE);
+    int64_t tasks = s->out_slices * s->in_slices;
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < tasks; task++) {
-        struct tile o = tile_at(task, s->out, DW_TILE);
-        for (int64_t i = 0; dw != NULL && i < s->samples * s->row_tiles; i++) {
-            struct tile r = tile_at(i % s->row_tiles, s->rows, ROW_TILE);
-            int64_t row = i / s->row_tiles * s->rows + r.from;
-            blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, s->in, r.count, 1,
-                      dy + row * s->out + o.from, s->out, x + row * s->in, s->in, 1,
-                      dw + o.from * s->in, s->in);
-        }
-        if (db != NULL)
+        struct tile o = tile_at(task / s->in_slices, s->out, s->out_slice);
+        struct tile c = tile_at(task % s->in_slices, s->in, s->in_slice);
+        for (int64_t row = 0; dw != NULL && row < s->samples * s->rows; row += s->rows)
+            blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, c.count, s->rows, 1,
+                      dy + row * s->out + o.from, s->out, x + row * s->in + c.from, s->in, 1,
+                      dw + o.from * s->in + c.from, s->in);
+        if (db != NULL && c.from == 0)
             bias_gradient(s, dy, o, db);
     }
 }

@@ -1,0 +1,56 @@
+// snapshot.h - a model and its optimizer on disk: always a whole one, the old or the new.
+//
+// A snapshot is a directory that holds two safetensors files and nothing else:
+//
+//   model.safetensors      weights by their parameter's name; metadata: format, version, step, the
+//                          fields of struct gpt_config, tokenizer
+//   optimizer.safetensors  NAME.m and NAME.v for adamw, no tensor for sgd; metadata: format,
+//   version,
+//                          step, optimizer
+//
+// Writing. Invariants that hold after a kill at any instruction:
+//   1. DIR is whole, or absent; once written it is never absent unless DIR.memtape-old is whole
+//   2. a reader that finds no DIR looks at DIR.memtape-old
+//   3. DIR.memtape-tmp may be left behind: half of a new snapshot, or an old one that was about to
+//      be removed. The next write removes it
+// The new snapshot grows in DIR.memtape-tmp, is synced, and then changes places with DIR in one
+// call where the system has one; elsewhere DIR is moved to DIR.memtape-old, then the new one to
+// DIR. A writer locks DIR.memtape-tmp, and the system drops the lock of a dead one, so nobody has
+// to guess from process numbers.
+#ifndef NN_SNAPSHOT_H
+#define NN_SNAPSHOT_H
+
+#include "nn/gpt.h"
+
+enum { SNAPSHOT_OPTIMIZER_BYTES = 16, SNAPSHOT_TOKENIZER_BYTES = 32 << 10 };
+
+struct snapshot_info {
+    struct gpt_config model;
+    int64_t step;                             // optimizer steps taken
+    char optimizer[SNAPSHOT_OPTIMIZER_BYTES]; // "" read from a snapshot without an optimizer file
+    char tokenizer[SNAPSHOT_TOKENIZER_BYTES]; // the caller's text, UTF-8
+};
+
+// Creates the directories above dir, too. Replaces a snapshot; refuses to replace anything else: a
+// file, a link, a directory that holds what is not a snapshot's. No malloc. A refusal leaves what
+// was there.
+bool snapshot_write(const char *dir, const struct snapshot_info *info,
+                    const struct param_list *params, struct error *e);
+
+// Reading allocates: before training. The parameters are those of info->model, in place but
+// without values; a tensor that is missing, of another shape or unknown to the model is refused
+// before any value is read.
+bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct error *e);
+bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e);
+// Into m and v where there are any. step, optimizer: what the model file and the caller say.
+bool snapshot_read_optimizer(const char *dir, struct param_list *params, int64_t step,
+                             const char *optimizer, struct error *e);
+
+// Whether b has the weights of a. The message names the field that differs, a's value as the
+// snapshot's and b's as the one asked for. Dropout, attention and checkpoint policy may differ.
+bool snapshot_same_model(const struct gpt_config *a, const struct gpt_config *b, struct error *e);
+
+// All gradients by their parameter's name, as one safetensors file. No malloc.
+bool snapshot_write_gradients(const char *path, const struct param_list *params, struct error *e);
+
+#endif

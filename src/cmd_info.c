@@ -1,0 +1,157 @@
+// cmd_info.c - memtape info DIR: what a snapshot holds, from its files alone.
+#include "src/commands.h"
+#include "nn/safetensors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct command command = {
+    .name = "info",
+    .summary =
+        "Says what a snapshot holds (DIR of train --out, or in it): model, step, optimizer,\n"
+        "tokenizer, and its files.",
+    .operand = "DIR",
+    .groups = OPTIONS_REPORT};
+
+enum { FILES = 2 };
+
+struct found {
+    char dir[CONFIG_PATH_BYTES];
+    struct snapshot_info info;
+    struct tokenizer tokenizer;
+    bool has_tokenizer;
+    int64_t parameters; // elements of the model's file
+    struct {
+        const char *name;
+        bool exists;
+        int64_t bytes, tensors;
+    } file[FILES];
+};
+
+static bool look_at_file(struct found *f, int i, struct error *e)
+{
+    char path[CONFIG_PATH_BYTES + 32];
+    struct stat s;
+    struct safetensors t;
+    snprintf(path, sizeof(path), "%s/%s", f->dir, f->file[i].name);
+    if (i > 0 && stat(path, &s) != 0 && errno == ENOENT)
+        return true; // a model without its optimizer is still a model
+    if (!safetensors_open(&t, path, e))
+        return false;
+    f->file[i].exists = true;
+    f->file[i].bytes = t.file_bytes;
+    f->file[i].tensors = t.tensor_count;
+    for (int64_t k = 0; i == 0 && k < t.tensor_count; k++)
+        f->parameters += safetensors_count(&t.tensor[k]);
+    safetensors_close(&t);
+    return true;
+}
+
+static bool look(struct found *f, const char *dir, struct error *e)
+{
+    f->file[0].name = "model.safetensors";
+    f->file[1].name = "optimizer.safetensors";
+    if (!config_find_snapshot(dir, f->dir, e) || !snapshot_read_info(f->dir, &f->info, e))
+        return false;
+    f->has_tokenizer = f->info.tokenizer[0] != 0;
+    if (f->has_tokenizer && !tokenizer_from_text(&f->tokenizer, f->info.tokenizer, e))
+        return false;
+    for (int i = 0; i < FILES; i++)
+        if (!look_at_file(f, i, e))
+            return false;
+    return true;
+}
+
+static const char *optimizer_words(const struct found *f)
+{
+    return f->info.optimizer[0] != 0 ? f->info.optimizer : "none";
+}
+
+static const char *tokenizer_words(const struct found *f)
+{
+    if (!f->has_tokenizer)
+        return "none";
+    return f->tokenizer.kind == TOKENIZER_BYTE ? "byte" : "char";
+}
+
+static void table(const struct found *f)
+{
+    const struct gpt_config *m = &f->info.model;
+    printf("%s\n", f->dir);
+    printf("  model       %lld parameters; %lld layers, %lld heads, width %lld, context %lld, "
+           "vocabulary %lld\n",
+           (long long)f->parameters, (long long)m->layers, (long long)m->heads, (long long)m->width,
+           (long long)m->context, (long long)m->vocab);
+    printf("              head %s, %s biases, dropout %g\n", m->tie ? "tied" : "untied",
+           m->bias ? "with" : "without", m->dropout);
+    printf("  step        %lld\n", (long long)f->info.step);
+    printf("  optimizer   %s\n", optimizer_words(f));
+    printf("  tokenizer   %s, %d tokens\n", tokenizer_words(f), f->tokenizer.vocab);
+    for (int i = 0; i < FILES; i++)
+        if (f->file[i].exists)
+            printf("  %-22s %12lld bytes, %lld tensors\n", f->file[i].name,
+                   (long long)f->file[i].bytes, (long long)f->file[i].tensors);
+}
+
+static void model_json(struct json *j, const struct found *f)
+{
+    const struct gpt_config *m = &f->info.model;
+    json_object(j, "model");
+    json_int(j, "params", f->parameters);
+    json_int(j, "layers", m->layers);
+    json_int(j, "heads", m->heads);
+    json_int(j, "width", m->width);
+    json_int(j, "context", m->context);
+    json_int(j, "vocab", m->vocab);
+    json_bool(j, "bias", m->bias);
+    json_bool(j, "tie", m->tie);
+    json_real(j, "dropout", m->dropout);
+    json_end(j);
+}
+
+static bool write_json(const struct found *f, const char *path, struct error *e)
+{
+    struct json j;
+    if (!json_open(&j, path, e))
+        return false;
+    json_object(&j, NULL);
+    json_text(&j, "dir", f->dir);
+    model_json(&j, f);
+    json_int(&j, "step", f->info.step);
+    json_text(&j, "optimizer", optimizer_words(f));
+    json_object(&j, "tokenizer");
+    json_text(&j, "kind", tokenizer_words(f));
+    json_int(&j, "vocab", f->tokenizer.vocab);
+    json_end(&j);
+    json_array(&j, "files");
+    for (int i = 0; i < FILES; i++) {
+        if (!f->file[i].exists)
+            continue;
+        json_object(&j, NULL);
+        json_text(&j, "name", f->file[i].name);
+        json_int(&j, "bytes", f->file[i].bytes);
+        json_int(&j, "tensors", f->file[i].tensors);
+        json_end(&j);
+    }
+    json_end(&j);
+    json_end(&j);
+    return json_close(&j, path, e);
+}
+
+int cmd_info(int argc, char **argv)
+{
+    static struct settings s;
+    static struct found f;
+    struct error e;
+    int status;
+    if (!command_begin(&command, &s, argc, argv, &status))
+        return status;
+    if (!look(&f, s.operand, &e))
+        return command_refuse(command.name, &e);
+    if (s.quiet <= 0 && (s.json == NULL || strcmp(s.json, "-") != 0))
+        table(&f);
+    return s.json == NULL || write_json(&f, s.json, &e) ? EXIT_OK
+                                                        : command_refuse(command.name, &e);
+}
