@@ -1,4 +1,4 @@
-// block.c - one layer: a checkpoint segment around attention and MLP.
+// block.c - one layer: attention and MLP in a checkpoint segment, or in one each.
 #include "nn/block_int.h"
 
 #include "tape/rng.h"
@@ -30,8 +30,21 @@ struct tensor *block_norm(struct tape *t, struct tensor *x, struct param *w, str
     return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
 }
 
+static enum tape_policy policy_of(const struct gpt *g, int64_t segment)
+{
+    const struct gpt_config *c = &g->config;
+    return c->policies != NULL ? (enum tape_policy)c->policies[segment] : c->checkpoint;
+}
+
 struct tensor *block_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)
 {
-    tape_segment_begin(t, g->config.checkpoint, x, "h.%lld", (long long)layer);
-    return tape_segment_end(t, mlp_forward(t, g, layer, attn_forward(t, g, layer, x)));
+    long long i = (long long)layer;
+    if (!g->config.half_segments) {
+        tape_segment_begin(t, policy_of(g, layer), x, "h.%lld", i);
+        return tape_segment_end(t, mlp_forward(t, g, layer, attn_forward(t, g, layer, x)));
+    }
+    tape_segment_begin(t, policy_of(g, 2 * layer), x, "h.%lld", i);
+    x = tape_segment_end(t, attn_forward(t, g, layer, x));
+    tape_segment_begin(t, policy_of(g, 2 * layer + 1), x, "h.%lld", i);
+    return tape_segment_end(t, mlp_forward(t, g, layer, x));
 }

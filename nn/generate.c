@@ -135,12 +135,19 @@ int32_t generate_next(struct generate *s, struct tape *t)
     return id;
 }
 
+// The longest windows of all lengths modulo ALIGN: bytes grow with the length, but what rounding up
+// adds to them (padding) goes around and around.
 void generate_longest(struct generate *s, struct tape *t, int64_t prompt_count)
 {
-    int64_t longest = prompt_count + s->config.tokens - 1, context = s->gpt->config.context;
+    enum { ALIGN = ARENA_ALIGN_BYTES / sizeof(float) };
+    int64_t last = prompt_count + s->config.tokens - 1, context = s->gpt->config.context;
     CHECK(tape_is_dry(t));
     if (s->config.tokens < 1)
         return;
-    s->length = longest < context ? longest : context;
+    int64_t first = prompt_count < context ? prompt_count : context;
+    last = last < context ? last : context;
+    first = first > last - ALIGN + 1 ? first : last - ALIGN + 1;
+    for (s->length = first; s->length < last;)
+        generate_next(s, t); // one token longer
     generate_next(s, t);
 }

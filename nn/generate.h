@@ -34,7 +34,7 @@ void generate_prompt(struct generate *s, struct tape *t, const int32_t *prompt, 
 // The next token; 0 in a dry run.
 int32_t generate_next(struct generate *s, struct tape *t);
 
-// For a plan: the step with the longest window that the run will have.
+// For a plan: steps with the longest windows that the run will have.
 void generate_longest(struct generate *s, struct tape *t, int64_t prompt_count);
 
 #endif

@@ -74,6 +74,11 @@ bool gpt_config_check(const struct gpt_config *c, struct error *e)
     return true;
 }
 
+int64_t gpt_segments(const struct gpt_config *c)
+{
+    return c->layers * (c->half_segments ? 2 : 1);
+}
+
 // ---- weights ---------------------------------------------------------------------------
 
 static struct param *weight(struct gpt *g, struct tape *t, int64_t out, int64_t in,

@@ -21,11 +21,15 @@ struct gpt_config {
     bool tie;       // the head is wte
     double dropout; // of embeddings, attention probabilities and both branches
     enum gpt_attention attention;
-    enum tape_policy checkpoint; // of every block
+    enum tape_policy checkpoint;   // of every checkpoint segment ...
+    const unsigned char *policies; // ... or one enum tape_policy for each; NULL: the one above
+    bool half_segments;            // attention and MLP of a block are a segment each
 };
 
 // Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
 bool gpt_config_check(const struct gpt_config *c, struct error *e);
+
+int64_t gpt_segments(const struct gpt_config *c); // how many checkpoint segments there are
 
 struct gpt_layer {
     struct param *ln1_w, *ln1_b, *qkv_w, *qkv_b, *proj_w, *proj_b;

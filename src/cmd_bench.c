@@ -174,7 +174,7 @@ static bool bench_one(struct bench *b, const char *model, int64_t batch, struct 
         b->settings.model = model;
     if (batch > 0)
         b->settings.batch = batch;
-    if (!config_build(&b->config, &b->settings, CONFIG_TRAIN, e))
+    if (!command_config(&b->config, &b->settings, CONFIG_TRAIN, e))
         return false;
     b->config.sample.tokens = 0; // what is timed is the step
     bool ok = run_open(&b->run, &b->config, CONFIG_TRAIN, e);

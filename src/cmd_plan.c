@@ -39,7 +39,7 @@ int cmd_plan(int argc, char **argv)
     int status;
     if (!command_begin(&command, &s, argc, argv, &status))
         return status;
-    if (!config_build(&c, &s, CONFIG_PLAN, &e))
+    if (!command_config(&c, &s, CONFIG_PLAN, &e))
         return command_refuse(command.name, &e);
     if (!run_measure(&r, &c, CONFIG_PLAN, &e)) {
         config_close(&c);

@@ -192,7 +192,7 @@ int cmd_train(int argc, char **argv)
     int status;
     if (!command_begin(&command, &t.settings, argc, argv, &status))
         return status;
-    if (!config_build(&t.config, &t.settings, CONFIG_TRAIN, &e))
+    if (!command_config(&t.config, &t.settings, CONFIG_TRAIN, &e))
         return command_refuse(command.name, &e);
     t.val_loss = t.result.loss = NAN;
     if (!run_open(&t.run, &t.config, CONFIG_TRAIN, &e)) {

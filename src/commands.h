@@ -28,4 +28,7 @@ struct command {
 // Clears s, parses, and answers --help. True to go on; else *status is the exit status.
 bool command_begin(const struct command *c, struct settings *s, int argc, char **argv, int *status);
 
+// config_build, and --checkpoint auto made concrete.
+bool command_config(struct config *c, struct settings *s, enum config_use use, struct error *e);
+
 #endif

@@ -2,6 +2,7 @@
 #include "src/config.h"
 
 #include "tape/blas.h"
+#include "tape/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -119,6 +120,30 @@ static void override_model(struct gpt_config *m, const struct settings *s)
     for (int p = 0; s->checkpoint != NULL && p < POLICY_COUNT; p++)
         if (strcmp(s->checkpoint, tape_policy_name((enum tape_policy)p)) == 0)
             m->checkpoint = (enum tape_policy)p;
+}
+
+static bool read_bytes(const char *name, const char *text, int64_t *bytes, struct error *e)
+{
+    *bytes = 0;
+    if (text == NULL || (text_to_bytes(text, bytes) && *bytes > 0))
+        return true;
+    return refuse(e, "--%s %s: expected bytes above 0, as 268435456, 256MiB or 1.5GB", name, text);
+}
+
+static bool choose_budget(struct config *c, const struct settings *s, struct error *e)
+{
+    c->auto_checkpoint = s->checkpoint != NULL && strcmp(s->checkpoint, "auto") == 0;
+    c->model.half_segments = s->segments != NULL && strcmp(s->segments, "half") == 0;
+    if (!read_bytes("budget", s->budget, &c->budget_bytes, e) ||
+        !read_bytes("activation-budget", s->activation_budget, &c->activation_budget_bytes, e))
+        return false;
+    bool has_budget = c->budget_bytes > 0 || c->activation_budget_bytes > 0;
+    if (c->auto_checkpoint && !has_budget)
+        return refuse(e, "--checkpoint auto needs to know how much memory there is: add --budget "
+                         "or --activation-budget");
+    if (!c->auto_checkpoint && c->activation_budget_bytes > 0)
+        return refuse(e, "--activation-budget is for --checkpoint auto; --budget bounds the whole");
+    return true;
 }
 
 static bool choose_model(struct config *c, const struct settings *s, struct error *e)
@@ -239,7 +264,8 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
 {
     memset(c, 0, sizeof(*c));
     c->threads = (int)int_or(s->threads, blas_max_threads());
-    if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e))
+    if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e) ||
+        !choose_budget(c, s, e))
         return false;
     bool needs_data =
         use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL || s->prompt != NULL;

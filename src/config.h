@@ -8,7 +8,7 @@
 #include "nn/step.h"
 #include "src/options.h"
 
-enum { CONFIG_PATH_BYTES = 4096, CONFIG_PROMPT_MAX = 1024 };
+enum { CONFIG_PATH_BYTES = 4096, CONFIG_PROMPT_MAX = 1024, CONFIG_SEGMENTS_MAX = 2000 };
 
 struct config {
     char model_name[32]; // of the preset, or "custom" from a snapshot
@@ -18,6 +18,10 @@ struct config {
     struct generate_config sample;
     int64_t steps, eval_every, eval_batches, save_every;
     int threads;
+    bool auto_checkpoint;            // choose policies[] so that a budget holds
+    int64_t budget_bytes;            // of the arena's peak; 0: none
+    int64_t activation_budget_bytes; // of the peak without what stays; 0: none
+    unsigned char policies[CONFIG_SEGMENTS_MAX];
     bool has_data; // data is open
     struct dataset data;
     int32_t prompt[CONFIG_PROMPT_MAX];

@@ -55,7 +55,10 @@ static const struct option options[] = {
     FLAG("tie", tie, MODEL, "the head is the token embedding (default yes)"),
     REAL("dropout", dropout, MODEL, 0, 0.999999, "rate (default 0)"),
     CHOICE("attention", attention, MODEL, "naive|tiled", "small ops that show every tensor, or no T x T matrix (default tiled)"),
-    CHOICE("checkpoint", checkpoint, MODEL, "none|lean|selective|full", "what blocks recompute in backward (default none)"),
+    CHOICE("checkpoint", checkpoint, MODEL, "none|lean|selective|full|auto", "what blocks recompute in backward (default none)"),
+    CHOICE("segments", segments, MODEL, "block|half", "what a checkpoint segment is: a block, or its attention and its MLP (default block)"),
+    TEXT("activation-budget", activation_budget, MODEL, "BYTES", "for --checkpoint auto: most that activations, their gradients and scratch may hold"),
+    TEXT("budget", budget, MODEL, "BYTES", "most that the arena may hold at all, as 800MB or 2GiB"),
     TEXT("data", data, DATA | OPTIONS_EVAL, "FILE", "text to learn, or builtin (default)"),
     CHOICE("tokenizer", tokenizer, DATA, "byte|char", "(default char)"),
     CHOICE("sample", order, DATA, "random|sequential", "which windows a batch takes (default random)"),
@@ -133,7 +136,7 @@ static const struct option *find(unsigned groups, const char *name, size_t lengt
 
 static bool is_one_of(const char *choices, const char *value)
 {
-    size_t length = strlen(value);
+    size_t length = strchr(value, '|') == NULL ? strlen(value) : 0;
     for (const char *at = choices; length > 0; at = strchr(at, '|') + 1) {
         if (strncmp(at, value, length) == 0 && (at[length] == '|' || at[length] == 0))
             return true;

@@ -8,7 +8,7 @@
 
 #include "tape/base.h"
 
-enum option_group { // which commands take it
+enum option_group {     // which commands take it
     OPTIONS_COMMON = 1, // what runs a model
     OPTIONS_MODEL = 2,
     OPTIONS_DATA = 4,
@@ -26,7 +26,8 @@ enum option_group { // which commands take it
 enum { SETTINGS_VALUES_BYTES = 1 << 13 };
 
 struct settings {
-    const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint;
+    const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint, *segments;
+    const char *budget, *activation_budget;
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;

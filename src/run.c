@@ -14,6 +14,23 @@ static void make_model(struct run *r, struct tape *t)
         step_init(&r->step, t, &r->gpt, &c->step, r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN);
 }
 
+// A batch is one of training's, in as many forwards: --micro-batch changes nothing but memory.
+static bool validate_batch(struct run *r, int64_t first, double *sum, int64_t *counted,
+                           struct error *e)
+{
+    const struct step_config *c = &r->config->step;
+    for (int64_t at = 0; at < c->batch; at += c->micro_batch) {
+        int64_t rows = c->batch - at < c->micro_batch ? c->batch - at : c->micro_batch;
+        if (!tape_is_dry(&r->tape))
+            batch_fill_validation(&r->config->data, c->seq, first + at, rows, r->step.tokens,
+                                  r->step.targets);
+        if (!step_evaluate(&r->step, &r->tape, r->step.tokens, r->step.targets, rows, sum, counted,
+                           e))
+            return false;
+    }
+    return true;
+}
+
 static bool measured_calls(struct tape *t, void *user, struct error *e)
 {
     struct run *r = user;
@@ -24,8 +41,7 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     bool trains = r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
     make_model(r, t);
     bool validates = r->use == CONFIG_EVAL || (trains && c->eval_every > 0);
-    if (validates && !step_evaluate(&r->step, t, r->step.tokens, r->step.targets,
-                                    c->step.micro_batch, &loss, &counted, e))
+    if (validates && !validate_batch(r, 0, &loss, &counted, e))
         return false;
     if (c->sample.tokens > 0 && r->use != CONFIG_EVAL) {
         generate_init(&r->generate, t, &r->gpt, &c->sample);
@@ -87,17 +103,14 @@ void run_close(struct run *r)
 bool run_validate(struct run *r, int64_t batches, double *loss, int64_t *counted, struct error *e)
 {
     const struct config *c = r->config;
-    int64_t rows = c->step.micro_batch, seq = c->step.seq;
+    int64_t rows = c->step.batch, seq = c->step.seq;
     int64_t count = batch_evaluation_count(&c->data, seq, rows, batches);
     double sum = 0;
     *counted = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t first = batch_evaluation_window(&c->data, seq, rows, count, i);
-        batch_fill_validation(&c->data, seq, first, rows, r->step.tokens, r->step.targets);
-        if (!step_evaluate(&r->step, &r->tape, r->step.tokens, r->step.targets, rows, &sum, counted,
-                           e))
+    for (int64_t i = 0; i < count; i++)
+        if (!validate_batch(r, batch_evaluation_window(&c->data, seq, rows, count, i), &sum,
+                            counted, e))
             return false;
-    }
     *loss = sum / (double)*counted;
     return true;
 }

@@ -32,7 +32,7 @@ bool run_log_open(struct run_log *l, const char *dir, int64_t steps_done, struct
     snprintf(path, sizeof(path), "%s/log.jsonl", dir);
     l->file = fopen(path, steps_done > 0 ? "r+" : "w");
     if (l->file == NULL && errno == ENOENT)
-        l->file = fopen(path, "w");
+        l->file = fopen(path, "w+"); // a resumed run may go on elsewhere
     if (l->file == NULL)
         return refuse(e, "%s: %s", path, strerror(errno));
     if (steps_done == 0)

@@ -160,6 +160,7 @@ void tape_begin(struct tape *t, enum ledger_phase phase, int64_t first_sample)
     t->eval = phase == PHASE_EVAL || phase == PHASE_GENERATE;
     t->is_walked = false;
     t->first_sample = first_sample;
+    t->begin_bytes = arena_held_bytes(&t->arena);
     arena_lap(&t->arena);
     ledger_enter_phase(&t->arena.ledger, phase);
 }
@@ -477,7 +478,7 @@ void tape_backward(struct tape *t, struct tensor *loss, real seed)
     for (int i = t->node_count - 1; i >= 0; i--) {
         struct node *n = &t->node[i];
         if (s >= 0 && i == t->segment[s].end_node - 1)
-            ledger_watch(&t->arena.ledger);
+            t->segment[s].after_peak_bytes = ledger_watch(&t->arena.ledger);
         if (s >= 0 && i < t->segment[s].end_node && n->out->grad != NULL)
             segment_replay_for(t, &t->segment[s], n);
         grad_backward_node(t, n);

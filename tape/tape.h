@@ -42,6 +42,7 @@ struct segment {
     int64_t low_before_bytes, low_after_bytes; // of the low end, before and after its forward
     int64_t forward_peak_bytes;                // most that the arena held during its forward
     int64_t backward_peak_bytes;               // and during its backward, replays included
+    int64_t after_peak_bytes;                  // between the two; of the last one: the head's
     int64_t recompute_flops;                   // of its replays
 };
 
@@ -59,6 +60,7 @@ struct tape {
     bool eval;            // forward only: no gradient is wanted, nothing is kept
     bool is_walked;       // backward has been through
     int64_t first_sample; // of this micro-batch in the effective batch
+    int64_t begin_bytes;  // that the arena held when this tape began
     struct node *node;
     struct tensor *tensor;
     struct segment *segment;

@@ -65,9 +65,12 @@ static const struct {
     f1 *f;
     enum params_fill fill;
 } unary[] = {
-    {scaled, twice, 0},    {(op_gelu), gelu, 0},
-    {(op_relu), relu, 0},  {(op_tanh), tanh, 0},
-    {(op_sqrt), sqrt, PARAMS_POSITIVE}, {(op_log), log, PARAMS_POSITIVE},
+    {scaled, twice, 0},
+    {(op_gelu), gelu, 0},
+    {(op_relu), relu, 0},
+    {(op_tanh), tanh, 0},
+    {(op_sqrt), sqrt, PARAMS_POSITIVE},
+    {(op_log), log, PARAMS_POSITIVE},
 };
 
 static void elementwise_values(void **state)
@@ -151,8 +154,8 @@ static void matmul_values(void **state)
 {
     (void)state;
     enum { M = 4, K = 3 };
-    open_params(3, (int[]){4, 4, 4},
-                (int64_t[][DIM_MAX]){{B, H, M, K}, {B, H, K, C}, {B, H, C, K}}, 0);
+    open_params(3, (int[]){4, 4, 4}, (int64_t[][DIM_MAX]){{B, H, M, K}, {B, H, K, C}, {B, H, C, K}},
+                0);
     struct tensor *y = op_matmul(&tape, &p[0], &p[1], false, false);
     struct tensor *tr = op_matmul(&tape, &p[0], &p[2], true, false);
     struct tensor *inside = op_merge_heads(&tape, op_matmul(&tape, &p[0], &p[1], false, true));
@@ -244,8 +247,8 @@ static struct tensor *written_out(struct tape *t, struct tensor *qkv, int64_t he
 static void attend(bool by_tiles, int64_t time, double rate, real *y_out, real *grad_out)
 {
     open_params(2, (int[]){3, 2}, (int64_t[][DIM_MAX]){{B, time, 18}, {3, 6}}, 0);
-    struct tensor *y = by_tiles ? op_attention(&tape, &p[0], H, rate, 42)
-                                : written_out(&tape, &p[0], H, rate, 42);
+    struct tensor *y =
+        by_tiles ? op_attention(&tape, &p[0], H, rate, 42) : written_out(&tape, &p[0], H, rate, 42);
     const real *data = y->base != NULL ? y->base->data + y->base_offset : y->data;
     memcpy(y_out, data, (size_t)tensor_count(y) * sizeof(real));
     struct tensor *loss = op_sum_squares(&tape, op_linear(&tape, y, &p[1], NULL));
@@ -281,9 +284,9 @@ struct net {
 };
 
 static const int64_t net_dim[NET_PARAMS][2] = {
-    {NET_V, NET_C},     {NET_T, NET_C}, {NET_C, 0},     {NET_C, 0}, {3 * NET_C, NET_C},
-    {3 * NET_C, 0},     {NET_C, NET_C}, {2 * NET_C, NET_C}, {2 * NET_C, 0}, {NET_C, 2 * NET_C},
-    {NET_C, 0},         {NET_V, NET_C}, {NET_C, 0},     {NET_C, NET_C},
+    {NET_V, NET_C}, {NET_T, NET_C}, {NET_C, 0},         {NET_C, 0},     {3 * NET_C, NET_C},
+    {3 * NET_C, 0}, {NET_C, NET_C}, {2 * NET_C, NET_C}, {2 * NET_C, 0}, {NET_C, 2 * NET_C},
+    {NET_C, 0},     {NET_V, NET_C}, {NET_C, 0},         {NET_C, NET_C},
 };
 
 static struct net net;
@@ -292,8 +295,7 @@ static struct tensor *net_block(struct tape *t, struct tensor *x, bool by_tiles)
 {
     struct tensor *n = op_layernorm(t, x, &net.p[2], &net.p[3]);
     struct tensor *qkv = op_linear(t, n, &net.p[4], &net.p[5]);
-    struct tensor *a =
-        by_tiles ? op_attention(t, qkv, 4, 0.2, 8) : written_out(t, qkv, 4, 0.2, 8);
+    struct tensor *a = by_tiles ? op_attention(t, qkv, 4, 0.2, 8) : written_out(t, qkv, 4, 0.2, 8);
     x = op_add(t, x, op_dropout(t, op_linear(t, a, &net.p[6], NULL), 0.1, 9));
     n = op_layernorm(t, x, &net.p[12], NULL);
     struct tensor *m = op_gelu(t, op_linear(t, n, &net.p[7], &net.p[8]));
@@ -335,7 +337,8 @@ static void net_open(int threads)
     }
 }
 
-// Samples in micro-batches of the given sizes. Losses and all gradients go to out; returns how many.
+// Samples in micro-batches of the given sizes. Losses and all gradients go to out; returns how
+// many.
 static int64_t net_run(int threads, bool by_tiles, const int64_t *split, real *out)
 {
     net_open(threads);

@@ -121,8 +121,8 @@ BUILD(values, op_split_heads(t, in[0], 3, 2))
 BUILD(matmul, op_matmul(t, in[0], in[1], false, false))
 BUILD(matmul_transposed, op_matmul(t, in[0], in[1], true, false))
 BUILD(matmul_inside, op_matmul(t, in[0], in[1], false, true))
-BUILD(matmul_views, op_matmul(t, op_split_heads(t, in[0], 3, 0), op_split_heads(t, in[0], 3, 1),
-                              true, false))
+BUILD(matmul_views,
+      op_matmul(t, op_split_heads(t, in[0], 3, 0), op_split_heads(t, in[0], 3, 1), true, false))
 BUILD(matmul_value_view, op_matmul(t, in[0], op_split_heads(t, in[1], 3, 2), false, true))
 BUILD(merge_heads, op_merge_heads(t, op_matmul(t, in[0], in[1], false, true)))
 BUILD(causal_softmax, op_causal_softmax(t, in[0]))
@@ -154,8 +154,13 @@ static const struct grad_case cases[] = {
     {"linear, tiles", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{2, 131, 3}, {67, 3}, {67}}, 0},
     {"linear, wide", &op_linear_desc, linear_bias, 3, {2, 2, 1}, {{3, 133}, {2, 133}, {2}}, 0},
     {"layernorm", &op_layernorm_desc, layernorm, 2, {3, 1}, {{2, 5, 7}, {7}}, 0},
-    {"layernorm, shift", &op_layernorm_desc, layernorm_shift, 3, {3, 1, 1},
-     {{3, 4, 45}, {45}, {45}}, 0},
+    {"layernorm, shift",
+     &op_layernorm_desc,
+     layernorm_shift,
+     3,
+     {3, 1, 1},
+     {{3, 4, 45}, {45}, {45}},
+     0},
     {"embedding", &op_embedding_desc, embedding, 1, {2}, {{7, 37}}, 0},
     {"embedding, position", &op_embedding_desc, embedding_position, 2, {2, 2}, {{7, 5}, {6, 5}}, 0},
     {"split_heads, q", &op_split_heads_desc, queries, 1, {3}, {{2, 5, 27}}, 0},
@@ -163,8 +168,13 @@ static const struct grad_case cases[] = {
     {"split_heads, v", &op_split_heads_desc, values, 1, {3}, {{2, 5, 27}}, 0},
     {"merge_heads", &op_merge_heads_desc, merge_heads, 2, {4, 4}, {{2, 3, 5, 4}, {2, 3, 4, 7}}, 0},
     {"matmul", &op_matmul_desc, matmul, 2, {4, 4}, {{2, 3, 5, 4}, {2, 3, 4, 7}}, 0},
-    {"matmul, transposed", &op_matmul_desc, matmul_transposed, 2, {4, 4},
-     {{2, 3, 5, 4}, {2, 3, 7, 4}}, 0},
+    {"matmul, transposed",
+     &op_matmul_desc,
+     matmul_transposed,
+     2,
+     {4, 4},
+     {{2, 3, 5, 4}, {2, 3, 7, 4}},
+     0},
     {"matmul, inside", &op_matmul_desc, matmul_inside, 2, {4, 4}, {{2, 3, 5, 4}, {2, 3, 4, 7}}, 0},
     {"matmul, q k", &op_matmul_desc, matmul_views, 1, {3}, {{2, 5, 27}}, 0},
     {"matmul, p v", &op_matmul_desc, matmul_value_view, 2, {4, 3}, {{2, 3, 5, 5}, {2, 5, 27}}, 0},
@@ -434,10 +444,8 @@ static void no_influence_is_exactly_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_registered_op_has_a_case),
-        cmocka_unit_test(gradients),
-        cmocka_unit_test(a_fault_of_one_percent_is_found),
-        cmocka_unit_test(slots_choose_the_row),
+        cmocka_unit_test(every_registered_op_has_a_case),  cmocka_unit_test(gradients),
+        cmocka_unit_test(a_fault_of_one_percent_is_found), cmocka_unit_test(slots_choose_the_row),
         cmocka_unit_test(no_influence_is_exactly_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static struct tensor p[PARAMS];
 static const int32_t ids[B * T] = {0, 2, 1, 4, 4, 3}, targets[B * T] = {1, 3, -100, 0, 2, 4};
 
 static const int64_t shape[PARAMS][2] = {
-    [W0] = {C, C},   [W1] = {C, C},    [QKV] = {3 * C, C}, [SCALE] = {C, 0},
+    [W0] = {C, C},    [W1] = {C, C},    [QKV] = {3 * C, C}, [SCALE] = {C, 0},
     [SHIFT] = {C, 0}, [TABLE] = {V, C}, [HEAD] = {V, C},
 };
 
@@ -48,10 +48,22 @@ typedef struct tensor *graph_fn(struct tape *t, struct tensor *x, struct tensor 
     (void)e;                                                                                       \
     return y
 
-GRAPH(branch_right_before) { RETURN(plus(x, f(x))); }
-GRAPH(branch_ends_elementwise) { RETURN(plus(x, g(x))); }
-GRAPH(dropped_branch) { RETURN(plus(x, drop(g(x)))); }
-GRAPH(branch_first) { RETURN(plus(f(x), x)); }
+GRAPH(branch_right_before)
+{
+    RETURN(plus(x, f(x)));
+}
+GRAPH(branch_ends_elementwise)
+{
+    RETURN(plus(x, g(x)));
+}
+GRAPH(dropped_branch)
+{
+    RETURN(plus(x, drop(g(x))));
+}
+GRAPH(branch_first)
+{
+    RETURN(plus(f(x), x));
+}
 
 GRAPH(twice_the_same)
 {
@@ -95,7 +107,8 @@ GRAPH(borrower_reads_lender)
     RETURN(plus(a, op_gelu(t, a))); // gelu's backward reads a loan from the buffer it adds to
 }
 
-GRAPH(sum_lent_by_its_own_term) // the gradient of a + b is a loan of a's, to which its backward adds
+GRAPH(
+    sum_lent_by_its_own_term) // the gradient of a + b is a loan of a's, to which its backward adds
 {
     struct tensor *a = f(x), *b = g(x);
     RETURN(plus(a, plus(a, b)));
@@ -121,8 +134,14 @@ GRAPH(in_place_on_a_loan)
     RETURN(plus(l, r));
 }
 
-GRAPH(norm_nobody_needs) { RETURN(plus(x, norm(x))); }
-GRAPH(norm_taken_over) { RETURN(plus(x, drop(norm(f(x))))); }
+GRAPH(norm_nobody_needs)
+{
+    RETURN(plus(x, norm(x)));
+}
+GRAPH(norm_taken_over)
+{
+    RETURN(plus(x, drop(norm(f(x)))));
+}
 
 GRAPH(branch_needed_by_another)
 {
@@ -227,16 +246,16 @@ GRAPH(loss_inside) // probabilities are saved, or made again, inside the segment
 }
 
 static graph_fn *const graph[] = {
-    branch_right_before,  branch_ends_elementwise,  dropped_branch,
-    branch_first,         twice_the_same,           branch_made_early,
-    owner_done_first,     elementwise_owner,        parallel_block,
-    stream_used_after,    borrower_reads_lender,    sum_lent_by_its_own_term,
-    sums_of_sums,         sum_lent_by_its_branch,   in_place_on_a_loan,
-    norm_nobody_needs,    norm_taken_over,          branch_needed_by_another,
-    doubled_input,        product_with_itself,      both_from_outside,
-    outside_stream,       nested_scopes,            attention_written_out,
-    attention_scopes,     attention_tiled,          view_and_whole,
-    result_needed_inside, result_not_last,          loss_inside,
+    branch_right_before,  branch_ends_elementwise, dropped_branch,
+    branch_first,         twice_the_same,          branch_made_early,
+    owner_done_first,     elementwise_owner,       parallel_block,
+    stream_used_after,    borrower_reads_lender,   sum_lent_by_its_own_term,
+    sums_of_sums,         sum_lent_by_its_branch,  in_place_on_a_loan,
+    norm_nobody_needs,    norm_taken_over,         branch_needed_by_another,
+    doubled_input,        product_with_itself,     both_from_outside,
+    outside_stream,       nested_scopes,           attention_written_out,
+    attention_scopes,     attention_tiled,         view_and_whole,
+    result_needed_inside, result_not_last,         loss_inside,
 };
 
 // ---- losses ----
@@ -380,7 +399,7 @@ static struct tensor *frozen_norm(struct tape *t, void *user)
     const int *policy = user;
     struct tensor *x = op_embedding(t, &p[TABLE], NULL, ids, NULL, B, T);
     if (*policy >= 0)
-        tape_segment_begin(t, (enum tape_policy)*policy, x, "segment");
+        tape_segment_begin(t, (enum tape_policy) * policy, x, "segment");
     struct tensor *n = op_layernorm(t, x, &p[TABLE + 1], NULL); // nobody wants its gradient
     struct tensor *y = op_mul(t, op_gelu(t, n), op_linear(t, n, &p[W0], NULL));
     if (*policy >= 0)

@@ -1,0 +1,258 @@
+# mutate.py - do the tests of tape/ notice a fault? Plants one at a time in a copy of the tree and
+# says which test catches it. For developers; not a part of `make test`.
+#
+#   python3 tests/mutate.py            all faults, about 5 s each
+#   python3 tests/mutate.py WORD...    those whose file or name contains one of the words
+#   python3 tests/mutate.py --all ...  goes on after the first test that catches a fault
+#
+# A fault is a file of tape/, a name, and pairs of texts: each first text must occur exactly once and
+# becomes the second. A fault that no test catches is a hole in the tests: close it. A fault that
+# cannot be planted any more (the code has changed) fails too: plant it anew. Every test is built in
+# double and run with two threads; CC, BLAS_LIBS and CMOCKA_LIBS may say how.
+import os
+import shutil
+import subprocess
+import sys
+
+FAULTS = [
+    # ---- arena ----
+    ('arena.c', 'a live block is popped',
+     ('!s->block[s->count - 1].live; s->count--)',
+      '(!s->block[s->count - 1].live || s->count == 7); s->count--)')),
+    ('arena.c', 'a slide moves no bytes', ('    if (!a->dry)\n        memmove(', '    if (0)\n        memmove(')),
+    ('arena.c', 'a slide goes a block too far',
+     ('        to--;\n    if (to == top)', '        to--;\n    to -= to > 0 && to < top;\n    if (to == top)')),
+    ('arena.c', 'a slide forgets what was stranded',
+     ('        s->bytes -= s->block[i].bytes;\n        a->stranded_bytes -= s->block[i].bytes;\n        b.offset',
+      '        s->bytes -= s->block[i].bytes;\n        b.offset')),
+    ('arena.c', 'the range is rounded up', ('p->bytes / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES',
+                                            'round_up(p->bytes)')),
+    ('arena.c', 'the last page is not touched', ('[end - 1] = 0;', '[at - page] = 0;')),
+    ('arena.c', 'the ends may cross', ('    if (need <= left)\n        return;',
+                                       '    if (need <= left + 64)\n        return;'),
+     ('    CHECK(arena_held_bytes(a) <= a->cap_bytes);\n', '')),
+    ('arena.c', 'dry memory may be touched', ('reserve(a->cap_bytes, !dry)', 'reserve(a->cap_bytes, true)')),
+    ('arena.c', 'blocks lose their rows in a lap', ('.block[i].row = to;', '.block[i].row = from;')),
+    ('arena.c', 'a relabel is not noted', ('    b->row = ledger_born(', '    (void)ledger_born(')),
+    ('arena.c', 'what is given back is not poisoned',
+     ('    poison(a, b);\n    b->live = false;', '    b->live = false;')),
+    # ---- ledger ----
+    ('ledger.c', 'the peak is the last of equals', ('c->total_now > c->total_peak', 'c->total_now >= c->total_peak')),
+    ('ledger.c', 'entering a phase holds nothing',
+     ('    l->counts.phase_peak[phase] = highest(l->counts.phase_peak[phase], l->counts.total_now);\n', '')),
+    ('ledger.c', 'live rows need no room in a lap', ('l->lap_rows = l->live_row_count;', 'l->lap_rows = 0;')),
+    ('ledger.c', 'a reset forgets the categories',
+     ('    memcpy(c->peak, c->now, sizeof(c->peak));\n', '')),
+    ('ledger.c', 'a row dies an event late', ('r->died = next_event(l);', 'r->died = next_event(l) + 1;')),
+    ('ledger.c', 'a relabel is a peak', ('c->peak[i] = highest(c->peak[i], c->now[i]);',
+                                         'c->peak[i] = highest(c->peak[i], c->now[i] + c->peak[i] % 2);')),
+    ('ledger.c', 'the wrong phase has the peak', ('c->phase_peak[l->phase] = highest(c->phase_peak[l->phase]',
+                                                  'c->phase_peak[0] = highest(c->phase_peak[0]')),
+    # ---- tape ----
+    ('tape.c', 'takes over what backward reads', (' && x->holders == 1 && x->in_scope', ' && x->in_scope')),
+    ('tape.c', 'takes over from outside of the segment', ('!x->is_persistent && !outside &&', '!x->is_persistent &&')),
+    ('tape.c', 'takes over one of two equal inputs', ('return free && !again ? x', 'return free || (again && free) ? x')),
+    ('tape.c', 'a transient outlives its scope',
+     ('        if (x->is_transient)\n            tape_give_data', '        if (0)\n            tape_give_data')),
+    ('tape.c', 'a plan is larger than the run', ('arena_push(&t->arena, end, tensor_bytes(y), &label)',
+                                                 'arena_push(&t->arena, end, tensor_bytes(y) + 64 * t->arena.dry, &label)')),
+    ('tape.c', 'a view does not hold its base', ('        n->out->base->holders++;', '        (void)n;')),
+    ('tape.c', 'extras go with the data', ('    tape_give_data(t, x);\n    if (x->base != NULL)',
+                                           '    tape_give_data(t, x);\n    tape_give_saved(t, x);\n    if (x->base != NULL)')),
+    ('tape.c', 'what is left behind goes unnoticed', ('    check_gone(t);\n', '')),
+    ('tape.c', 'backward holds nothing', ('            n->in[i]->holders++;', '            (void)n;')),
+    ('tape.c', 'leaving a scope slides nothing', ('        owner->data = arena_sink(&t->arena, owner->data);',
+                                                  '        (void)owner;')),
+    ('tape.c', 'a walk may be repeated', ('    t->is_walked = true;\n', '')),
+    # ---- segment ----
+    ('segment.c', 'outside inputs are not held',
+     ('                t->node[i].in[j]->holders++;', '                t->node[i].in[j]->holders += 0;'),
+     ('            tape_let_go(t, x);\n', '')),
+    ('segment.c', 'outside inputs are held where gradients go',
+     ('for (int j = 0; s->is_replayed && j', 'for (int j = 0; t->node[i].out->wants_grad && j'),
+     ('|| !s->is_replayed)', '|| !t->node[i].out->wants_grad)')),
+    ('segment.c', 'a hoist copies nothing', ('    if (!t->arena.dry)\n        memcpy(to', '    if (0)\n        memcpy(to')),
+    ('segment.c', 'extras are not made again',
+     ('    n->out->redo |= n->out->saved_bytes > 0 && n->out->saved == NULL;\n', '')),
+    ('segment.c', 'a lent gradient slides', ('x->grad == NULL || x->grad_is_lent ||', 'x->grad == NULL ||')),
+    ('segment.c', 'a gradient slides under its borrower', (' || grad_is_borrowed_by_others(t, x))', ')')),
+    ('segment.c', 'no gradient slides', ('    x->grad = arena_sink(&t->arena, x->grad);', '    (void)t;')),
+    ('segment.c', 'a replay computes all that is gone', ('        if (m->out->redo)\n            tape_compute',
+                                                         '        if (m->out->redo || (m->out->base == NULL && m->out->data == NULL && m != n && m->taken == NULL))\n            m->out->redo = true, tape_compute')),
+    ('segment.c', 'a replay keeps what it made', ('if (y->redo && y->holders == 0)', 'if (y->redo && y->holders < 0)')),
+    ('segment.c', 'the policy is ignored', ('return ((unsigned)policy >> cost & 1) == 0;',
+                                            'return ((unsigned)policy & 1) == 0 || cost > 9;')),
+    # ---- grad ----
+    ('grad.c', 'adds to a lent buffer', ('    if (x->grad_is_lent)\n        own_copy(t, x);\n', '')),
+    ('grad.c', 'writes under a borrower', ('        if (t->loan[i]->grad == x->grad)\n            own_copy(t, t->loan[i]);',
+                                           '        (void)i;')),
+    ('grad.c', 'in place on a borrowed buffer', ('may_take(x) && !y->grad_is_lent', 'may_take(x) && y != NULL')),
+    ('grad.c', 'no heir', ('        if (heir < t->loan_count)\n            forget_loan', '        if (0)\n            forget_loan')),
+    ('grad.c', 'a sum passes on a buffer that has changed', ('        dy = y->grad; //', '        //')),
+    ('grad.c', 'the rest of a view is rubbish', ('*adds = tensor_count(x) < tensor_count(owner);', '*adds = false;')),
+    ('grad.c', 'the second reader overwrites', ('        *adds = true;\n', '')),
+    ('grad.c', 'a second reader of logits is forgotten', ('    if (x->wants_grad && !takes)\n', '    if (0)\n')),
+    ('grad.c', 'the seed is 1', ('        grad[i] = seed;', '        grad[i] = seed != 0;')),
+    # ---- ops ----
+    ('ops/ops_int.h', 'rubbish is added to', ('n->dx[i] != NULL && !n->adds[i]', 'n->dx[i] != NULL && n->work != NULL')),
+    ('ops/op_dropout.c', 'the mask forgets the sample', ('n->first_sample + r / rows', 'r / rows')),
+    ('ops/op_dropout.c', 'nothing is divided by 1 - rate', ('dropout_factor(n->args.rate)', '1')),
+    ('ops/op_attention.c', 'delta is 1 % off', ('(ds[c] - delta)', '(ds[c] - (real)0.99 * delta)')),
+    ('ops/op_attention.c', 'a new maximum rescales nothing', ('            if (from > 0)\n', '            if (from < 0)\n')),
+    ('ops/op_attention.c', 'the mask forgets the sample', ('n->first_sample + b', 'b')),
+    ('ops/op_attention.c', 'threads share scratch', ('real *s = (real *)n->work + op_thread() * TILE;', 'real *s = (real *)n->work;')),
+    ('ops/op_attention.c', 'sees one key too many', ('c = i.from + r + 1 > j.from ? i.from + r + 1 - j.from : 0',
+                                                     'c = i.from + r + 2 > j.from ? i.from + r + 2 - j.from : 0')),
+    ('ops/op_cross_entropy.c', 'ignored targets have gradients',
+     ('            memset(d, 0, (size_t)cols * sizeof(real));\n', '')),
+    ('ops/op_cross_entropy.c', 'a loss of log(0)', ('log((double)sum) - above', '-log(exp(above) / (double)sum)')),
+    ('ops/op_cross_entropy.c', 'targets are not checked', ('n->args.ids[i] < cols)', 'n->args.ids[i] < cols + 1)')),
+    ('ops/op_layernorm.c', 'another epsilon', ('eps = 1e-5', 'eps = 1e-6')),
+    ('ops/op_layernorm.c', 'the mean of g h is dropped', (' - (x[j] - m) * r * mean_gh', '')),
+    ('ops/op_layernorm.c', 'the scale is not normed', ('dyi[j] * ((xi[j] - m) * r)', 'dyi[j] * (xi[j] * r)')),
+    ('ops/op_linear.c', 'the last tile of rows is left out', ('tile_at(i % s->row_tiles, s->rows, ROW_TILE)',
+                                                              'tile_at(i % s->row_tiles, s->rows / ROW_TILE * ROW_TILE + (s->rows < ROW_TILE ? s->rows : 1), ROW_TILE)')),
+    ('ops/op_linear.c', 'dx is never added to', ('adds ? 1 : 0, dx +', '0, dx +')),
+    ('ops/op_linear.c', 'the bias of one sample', ('i < s->samples * s->rows; i++)', 'i < s->rows; i++)')),
+    ('ops/op_linear.c', 'tiles depend on the threads',
+     ('s.row_tiles = tile_count(s.rows, ROW_TILE);', 's.row_tiles = tile_count(s.rows, ROW_TILE);\n    s.samples += 0 * s.rows;'),
+     ('(i % s->row_tiles, s->rows, ROW_TILE)', '(i % s->row_tiles, s->rows, ROW_TILE - 0)'),
+     ('    struct linear s = shape_of(n);\n    if (n->dx[0]', '    struct linear s = shape_of(n);\n    if (t->threads > 1 && s.samples > 1)\n        s = (struct linear){1, s.samples * s.rows, s.in, s.out, tile_count(s.samples * s.rows, ROW_TILE)};\n    if (n->dx[0]')),
+    ('ops/op_embedding.c', 'every position is the first', ('dposition + i % length * cols', 'dposition + i % length / length * cols')),
+    ('ops/op_embedding.c', 'slots are ignored', ('n->args.slots != NULL ? n->args.slots : n->args.ids', 'n->args.ids')),
+    ('ops/op_matmul.c', 'db is never added to', ('keep_b = n->adds[1] ? 1 : 0', 'keep_b = 0')),
+    ('ops/op_gelu.c', 'a slope without its 3', ('1 + 3 * a * x[i] * x[i]', '1 + a * x[i] * x[i]')),
+    ('ops/op_relu.c', 'leaks', ('x[i] > 0 ? x[i] : 0', 'x[i] > 0 ? x[i] : (real)1e-3 * x[i]')),
+    ('ops/op_causal_softmax.c', 'sees one too many', ('int64_t count = r % time + 1;', 'int64_t count = r % time + 1 + (r % time + 1 < time);')),
+    ('ops/op_rows.c', 'the other rows are rubbish', ('    if (!n->adds[0])\n        memset', '    if (0)\n        memset')),
+    ('ops/op_sub.c', 'a sign is lost', ('which == 0 ? 1 : -1', '1')),
+    ('ops/op_sum_squares.c', 'half the slope', ('2 * x[i] * n->dy[b]', 'x[i] * n->dy[b]')),
+    ('ops/op_split_heads.c', 'keys are values', ('n->args.part * width;', '(n->args.part == 1 ? 2 : n->args.part) * width;')),
+    ('ops/op_merge_heads.c', 'forgets where the view begins', ('n->out->base_offset = x->base_offset;', 'n->out->base_offset = x->base_offset + 1;')),
+    ('ops/op_scale.c', 'backward scales twice', ('factor * dy[i]', 'factor * factor * dy[i]')),
+    ('ops/op_tanh.c', 'overwrites what others wrote', ('(adds ? dx[i] : 0)', '(adds && !adds ? dx[i] : 0)')),
+    # ---- the check itself ----
+    ('gradcheck.c', 'everything passes', ('return c->count > 0 && ', 'return c->count > 0 || ')),
+    ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
+]
+
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad']
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+work = os.path.join(root, 'build', 'mutate')
+tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
+cc = os.environ.get('CC', 'cc').split()
+flags = ['-std=c11', '-I.', '-O1', '-g', '-w', '-fopenmp', '-ffp-contract=off', '-DTAPE_POISON',
+         '-DTAPE_LAW', '-DTAPE_F64']
+libs = (os.environ.get('CMOCKA_LIBS', '-lcmocka') + ' ' +
+        os.environ.get('BLAS_LIBS', '-lopenblas') + ' -lm').split()
+
+
+def sources():
+    found = []
+    for folder in ('tape', 'tape/ops', 'tape/cpu'):
+        for name in sorted(os.listdir(os.path.join(tree, folder))):
+            if name.endswith('.c') and name != 'blas_builtin.c':
+                found.append(os.path.join(folder, name))
+    return found
+
+
+def object_of(source):
+    return os.path.join(objects, source.replace('/', '_') + '.o')
+
+
+def run(commands):  # all at once; the first that fails is the answer
+    running = [subprocess.Popen(c, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True) for c in commands]
+    outputs = [(p.communicate()[0], p.returncode) for p in running]
+    return next((out for out, code in outputs if code != 0), None)
+
+
+def compile_all(names):
+    for i in range(0, len(names), 4):
+        error = run([cc + flags + ['-c', s, '-o', object_of(s)] for s in names[i:i + 4]])
+        if error is not None:
+            return error
+    return None
+
+
+def link(test):
+    return cc + flags + [object_of(s) for s in sources()] + \
+        [object_of('tests/test_%s.c' % test)] + libs + ['-o', os.path.join(work, 'test_' + test)]
+
+
+def fails(test):
+    environment = dict(os.environ, OMP_WAIT_POLICY='passive', OMP_NUM_THREADS='2')
+    try:
+        done = subprocess.run([os.path.join(work, 'test_' + test)], cwd=tree, env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode != 0
+
+
+def caught_by(go_on):
+    catchers = []
+    for test in TESTS:
+        error = run([link(test)])
+        if error is not None:
+            return error
+        if fails(test):
+            catchers.append(test)
+            if not go_on:
+                break
+    return catchers
+
+
+def plant(path, pairs):
+    text = open(path).read()
+    for old, new in pairs:
+        if text.count(old) != 1:
+            return False
+        text = text.replace(old, new)
+    open(path, 'w').write(text)
+    return True
+
+
+def try_fault(file, pairs, go_on):
+    path = os.path.join(tree, 'tape', file)
+    saved = open(path).read()
+    try:
+        if not plant(path, pairs):
+            return 'CAN NOT BE PLANTED'
+        names = sources() if file.endswith('.h') else ['tape/' + file]
+        error = compile_all(names)
+        found = error if error is not None else caught_by(go_on)
+    finally:
+        open(path, 'w').write(saved)
+    compile_all(names)
+    if isinstance(found, str):
+        return 'DOES NOT BUILD\n' + found[-500:]
+    return 'caught by ' + ', '.join(found) if found else 'SURVIVED'
+
+
+def main():
+    words = [w for w in sys.argv[1:] if w != '--all']
+    go_on = '--all' in sys.argv
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(objects)
+    for folder in ('tape', 'tests'):
+        shutil.copytree(os.path.join(root, folder), os.path.join(tree, folder))
+    error = compile_all(sources() + ['tests/test_%s.c' % t for t in TESTS])
+    if error is not None:
+        sys.exit(error)
+    healthy = caught_by(True)
+    if healthy:
+        sys.exit('without a fault: %s' % healthy)
+    tried = missed = 0
+    for file, name, *pairs in FAULTS:
+        if words and not any(w in file + ' ' + name for w in words):
+            continue
+        result = try_fault(file, pairs, go_on)
+        tried += 1
+        missed += not result.startswith('caught')
+        print('%-22s %-46s %s' % (file, name, result), flush=True)
+    print('%d faults, %d not caught' % (tried, missed))
+    sys.exit(1 if missed or not tried else 0)
+
+
+main()
