@@ -8,7 +8,7 @@ static bool check_range(const char *flag, int64_t value, struct error *e)
 {
     return (value >= 1 && value <= INT32_MAX) ||
            refuse(e, "%s %" PRId64 " is out of range, expected 1 to %d; try %s 8", flag, value,
-                INT32_MAX, flag);
+                  INT32_MAX, flag);
 }
 
 bool batch_check(const struct dataset *d, const struct batch_shape *s, struct error *e)
@@ -21,14 +21,14 @@ bool batch_check(const struct dataset *d, const struct batch_shape *s, struct er
         return true;
     if (random)
         return refuse(e,
-                    "the training split has %" PRId64 " tokens (of %" PRId64 "), expected at "
-                    "least %" PRId64 " for --seq %" PRId64 "; try a shorter --seq or more data",
-                    d->train_count, d->count, needed, s->seq);
+                      "the training split has %" PRId64 " tokens (of %" PRId64 "), expected at "
+                      "least %" PRId64 " for --seq %" PRId64 "; try a shorter --seq or more data",
+                      d->train_count, d->count, needed, s->seq);
     return refuse(e,
-                "the training split has %" PRId64 " tokens (of %" PRId64 "), expected at least "
-                "%" PRId64 " for sequential --batch %" PRId64 " of --seq %" PRId64 "; try a "
-                "shorter --seq, a smaller --batch or more data",
-                d->train_count, d->count, needed, s->batch, s->seq);
+                  "the training split has %" PRId64 " tokens (of %" PRId64 "), expected at least "
+                  "%" PRId64 " for sequential --batch %" PRId64 " of --seq %" PRId64 "; try a "
+                  "shorter --seq, a smaller --batch or more data",
+                  d->train_count, d->count, needed, s->batch, s->seq);
 }
 
 static int64_t window_count(const struct dataset *d, const struct batch_shape *s)
@@ -80,11 +80,11 @@ static int64_t validation_targets(const struct dataset *d)
 
 bool batch_check_validation(const struct dataset *d, struct error *e)
 {
-    return validation_targets(d) > 0 ||
-           refuse(e,
-                "the validation split has %" PRId64 " of %" PRId64 " tokens, expected at least 2; "
-                "try more data",
-                d->count - d->train_count, d->count);
+    return validation_targets(d) > 0 || refuse(e,
+                                               "the validation split has %" PRId64 " of %" PRId64
+                                               " tokens, expected at least 2; "
+                                               "try more data",
+                                               d->count - d->train_count, d->count);
 }
 
 static int64_t divide_up(int64_t a, int64_t b)

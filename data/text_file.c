@@ -16,17 +16,19 @@ struct text {
 static bool fail_memory(struct error *e, int64_t bytes)
 {
     return refuse(e,
-                "no memory for %" PRId64 " bytes of data, expected room for the whole text; try a "
-                "smaller --data file",
-                bytes);
+                  "no memory for %" PRId64
+                  " bytes of data, expected room for the whole text; try a "
+                  "smaller --data file",
+                  bytes);
 }
 
 static bool fail_file(struct error *e, const char *path, const char *why)
 {
-    return refuse(e,
-                "cannot read data '%.200s': %s, expected a text file; try another --data FILE, or "
-                "--data " DATASET_BUILTIN,
-                path, why);
+    return refuse(
+        e,
+        "cannot read data '%.200s': %s, expected a text file; try another --data FILE, or "
+        "--data " DATASET_BUILTIN,
+        path, why);
 }
 
 static bool text_resize(struct text *t, int64_t bytes, struct error *e)

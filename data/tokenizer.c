@@ -42,9 +42,9 @@ static int utf8_write(int32_t c, char out[TOKENIZER_TOKEN_BYTES])
 static bool fail_binary(struct error *e, const char *text, int64_t at)
 {
     return refuse(e,
-                "byte 0x%02x at offset %" PRId64 " is not UTF-8 text, expected by the char "
-                "tokenizer; try --tokenizer byte, or convert the text to UTF-8",
-                (unsigned)(unsigned char)text[at], at);
+                  "byte 0x%02x at offset %" PRId64 " is not UTF-8 text, expected by the char "
+                  "tokenizer; try --tokenizer byte, or convert the text to UTF-8",
+                  (unsigned)(unsigned char)text[at], at);
 }
 
 // Shows the character itself only where that keeps the message one readable line.
@@ -56,11 +56,11 @@ static bool fail_unknown(struct error *e, const struct tokenizer *k, int32_t c, 
         utf8_write(c, shown);
     const char *quote = printable ? "'" : "";
     return refuse(e,
-                "character %s%s%s%sU+%04" PRIX32 "%s at offset %" PRId64 " is none of the "
-                "tokenizer's %" PRId32 " characters; try a text without it, or train with "
-                "--tokenizer byte, which knows every text",
-                quote, shown, quote, printable ? " (" : "", (uint32_t)c, printable ? ")" : "", at,
-                k->vocab);
+                  "character %s%s%s%sU+%04" PRIX32 "%s at offset %" PRId64 " is none of the "
+                  "tokenizer's %" PRId32 " characters; try a text without it, or train with "
+                  "--tokenizer byte, which knows every text",
+                  quote, shown, quote, printable ? " (" : "", (uint32_t)c, printable ? ")" : "", at,
+                  k->vocab);
 }
 
 // The first place in the table whose code point is not below c. Written so that the compiler
@@ -87,9 +87,9 @@ static bool has_at(const struct tokenizer *k, int32_t place, int32_t c)
 static bool fail_vocab(struct error *e)
 {
     return refuse(e,
-                "more than %d different characters, the most that the char tokenizer holds; "
-                "try --tokenizer byte",
-                TOKENIZER_VOCAB_MAX);
+                  "more than %d different characters, the most that the char tokenizer holds; "
+                  "try --tokenizer byte",
+                  TOKENIZER_VOCAB_MAX);
 }
 
 static bool add_char(struct tokenizer *k, int32_t c, struct error *e)
@@ -230,21 +230,21 @@ static bool read_chars(struct tokenizer *k, const char *text, struct error *e)
         length = read_escaped(text + at, bytes - at, &c);
         if (length == 0)
             return refuse(e,
-                        "tokenizer 'char:...': offset %" PRId64 " of its characters is neither "
-                        "UTF-8 nor an escape like %%0A; try the snapshot as memtape wrote it",
-                        at);
+                          "tokenizer 'char:...': offset %" PRId64 " of its characters is neither "
+                          "UTF-8 nor an escape like %%0A; try the snapshot as memtape wrote it",
+                          at);
         if (k->vocab == TOKENIZER_VOCAB_MAX)
             return fail_vocab(e);
         if (k->vocab > 0 && c <= k->code_point[k->vocab - 1])
             return refuse(e,
-                        "tokenizer 'char:...': U+%04" PRIX32 " at offset %" PRId64 " of its "
-                        "characters is not above the one before, expected ascending order; try "
-                        "the snapshot as memtape wrote it",
-                        (uint32_t)c, at);
+                          "tokenizer 'char:...': U+%04" PRIX32 " at offset %" PRId64 " of its "
+                          "characters is not above the one before, expected ascending order; try "
+                          "the snapshot as memtape wrote it",
+                          (uint32_t)c, at);
         k->code_point[k->vocab++] = c;
     }
     return k->vocab > 0 || refuse(e, "tokenizer 'char:' has no characters, expected at least one; "
-                                   "try the snapshot as memtape wrote it");
+                                     "try the snapshot as memtape wrote it");
 }
 
 bool tokenizer_from_text(struct tokenizer *k, const char *text, struct error *e)
@@ -254,10 +254,11 @@ bool tokenizer_from_text(struct tokenizer *k, const char *text, struct error *e)
         return true;
     size_t prefix = sizeof(char_prefix) - 1;
     if (strncmp(text, char_prefix, prefix) != 0)
-        return refuse(e,
-                    "tokenizer '%.40s' is unknown, expected 'byte' or 'char:' and its characters; "
-                    "try a snapshot that memtape wrote",
-                    text);
+        return refuse(
+            e,
+            "tokenizer '%.40s' is unknown, expected 'byte' or 'char:' and its characters; "
+            "try a snapshot that memtape wrote",
+            text);
     *k = (struct tokenizer){.kind = TOKENIZER_CHAR};
     return read_chars(k, text + prefix, e);
 }

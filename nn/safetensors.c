@@ -298,11 +298,24 @@ static bool write_file(struct sink *s, const struct job *j)
     uint64_t prefix = (uint64_t)(bytes + padding);
     CHECK(prefix <= SAFETENSORS_HEADER_BYTES);
     s->total_bytes = 0;
-    s->fd = open(s->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    do
+        s->fd = open(s->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    while (s->fd < 0 && errno == EINTR);
     if (s->fd < 0)
         return fail_write(s, "create it", errno);
     return write_all(s, &prefix, sizeof(prefix)) && put_header(s, j) &&
            write_all(s, spaces, padding) && write_data(s, j);
+}
+
+static bool sync_file(const struct sink *s)
+{
+    while (fsync(s->fd) != 0) {
+        if (errno == EINVAL || errno == ENOTSUP) // a pipe, a device
+            return true;
+        if (errno != EINTR)
+            return fail_write(s, "sync", errno);
+    }
+    return true;
 }
 
 bool safetensors_write(const char *path, safetensors_entry_fn *entry, const void *user,
@@ -317,8 +330,7 @@ bool safetensors_write(const char *path, safetensors_entry_fn *entry, const void
     bool ok = write_file(&s, &j);
     if (s.fd < 0)
         return ok;
-    if (ok && fsync(s.fd) != 0 && errno != EINVAL) // EINVAL: a pipe, a device
-        ok = fail_write(&s, "sync", errno);
+    ok = ok && sync_file(&s);
     struct stat status;
     bool is_file = fstat(s.fd, &status) == 0 && S_ISREG(status.st_mode);
     if (close(s.fd) != 0 && ok && errno != EINTR)

@@ -2,8 +2,9 @@
 //
 // A snapshot is a directory that holds two safetensors files and nothing else:
 //
-//   model.safetensors      weights by their parameter's name; metadata: format, version, step, the
-//                          fields of struct gpt_config, tokenizer
+//   model.safetensors      weights by their parameter's name; metadata: format, version, step,
+//                          tokenizer and struct gpt_config, but for how segments are cut and which
+//                          policy each of them has: the next run decides that anew
 //   optimizer.safetensors  NAME.m and NAME.v for adamw, no tensor for sgd; metadata: format,
 //   version,
 //                          step, optimizer

@@ -35,7 +35,6 @@ struct search {
     struct price price[CONFIG_SEGMENTS_MAX][POLICIES];
     int64_t head_bytes;  // the head holds this beside what all segments keep
     int64_t floor_bytes; // held when the first segment begins
-    int64_t stays_bytes; // weights, gradients, optimizer state, batch, bookkeeping
     int64_t segment_count;
     struct tape scratch; // an arena of its own for the states
     struct state *state;
@@ -43,18 +42,6 @@ struct search {
 };
 
 // ---- prices ----------------------------------------------------------------------------
-
-// Bytes that live as long as the run.
-static int64_t stays(const struct ledger_counts *c)
-{
-    static const enum ledger_category category[] = {LEDGER_WEIGHTS,        LEDGER_GRADIENTS,
-                                                    LEDGER_MASTER_WEIGHTS, LEDGER_OPTIMIZER_STATE,
-                                                    LEDGER_BATCH,          LEDGER_BOOKKEEPING};
-    int64_t bytes = 0;
-    for (int i = 0; i < COUNT_OF(category); i++)
-        bytes += c->at_peak[category[i]];
-    return bytes;
-}
 
 static void read_prices(struct search *s, const struct tape *t, int policy)
 {
@@ -165,7 +152,8 @@ static bool excess(struct search *s, int64_t *over, int64_t *room, struct error 
     const struct ledger_counts *counts = &r.tape.arena.ledger.counts;
     int64_t budget = c->budget_bytes;
     if (c->activation_budget_bytes > 0) {
-        int64_t bytes = stays(counts) + c->activation_budget_bytes;
+        int64_t stays = counts->total_peak - ledger_activation_side(counts);
+        int64_t bytes = stays + c->activation_budget_bytes;
         budget = budget > 0 && budget < bytes ? budget : bytes;
     }
     *over = counts->total_peak - budget;

@@ -92,7 +92,8 @@ static void *push_table(struct arena *a, const char *name, int64_t count, int64_
                                  .dim_count = 2,
                                  .dim = (int64_t[]){count, item_bytes},
                                  .node = -1};
-    return arena_push(a, ARENA_LOW, count * item_bytes, &label); // fresh pages are zero
+    // Whole blocks, so that the padding of a run does not depend on how many rows its tables have.
+    return arena_push(a, ARENA_LOW, round_up(count * item_bytes), &label); // fresh pages are zero
 }
 
 static void *side_table(struct arena *a, int64_t bytes)

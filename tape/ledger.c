@@ -173,6 +173,17 @@ enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase)
     return before;
 }
 
+int64_t ledger_activation_side(const struct ledger_counts *c)
+{
+    static const enum ledger_category side[] = {
+        LEDGER_SAVED_ACTIVATIONS, LEDGER_RECOMPUTED, LEDGER_ACTIVATION_GRADIENTS,
+        LEDGER_WORKSPACE,         LEDGER_PADDING,    LEDGER_STRANDED};
+    int64_t bytes = 0;
+    for (int i = 0; i < COUNT_OF(side); i++)
+        bytes += c->at_peak[side[i]];
+    return bytes;
+}
+
 int64_t ledger_watch(struct ledger *l)
 {
     int64_t highest_since = l->counts.watch_peak;

@@ -117,6 +117,10 @@ void ledger_lap(struct ledger *l, void (*moved)(void *user, int32_t from, int32_
 // Everything that happens from now on belongs to this phase. Returns the one before.
 enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase);
 
+// What a step adds to what stays (weights, gradients, optimizer state, batch, bookkeeping ...), at
+// the peak: activations saved and recomputed, their gradients, scratch, padding, stranded. Bytes.
+int64_t ledger_activation_side(const struct ledger_counts *c);
+
 // Starts watching the total anew; returns the highest it was since the last call.
 int64_t ledger_watch(struct ledger *l);
 

@@ -1,4 +1,4 @@
-// test.h - what every unit test includes, last: cmocka and a few comparisons that print both values.
+// test.h - what every unit test includes last: cmocka, and comparisons that print both values.
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 

@@ -25,11 +25,11 @@ rows_make_the_plan() {
         fail "ledger or plan failed with $*"
     head -n 1 "$dir/rows.csv" | grep -qx 'name,category,dtype,shape,bytes,op,phase,born,died' ||
         fail "the CSV begins $(head -n 1 "$dir/rows.csv")"
-    awk -F , 'NR > 1 {
+    awk -F , 'BEGIN { last = -1 } NR > 1 {
         if (NF != 9) print "not 9 fields: " $0
         if ($9 != "" && $9 + 0 <= $8 + 0) print "died before it was born: " $0
         if ($8 + 0 <= last) print "not in tape order: " $0
-        last = $8 == 0 ? -1 : $8 + 0
+        last = $8 + 0
         if ($3 != "u8" && $2 != "bookkeeping") {
             n = split($4, dim, "x"); count = $3 == "f64" ? 8 : 4
             for (i = 1; i <= n; i++) count *= dim[i]
@@ -186,7 +186,7 @@ head -c 5 "$dir/first" | grep -q '^cats $' || fail 'the text does not begin with
 write json --seed 5 --json "$dir/text.json"
 same 'text beside JSON' "$dir/first" "$dir/json"
 is_json 'generate' "$dir/text.json"
-awk '{ printf "%s%s", NR > 1 ? "\\u000a" : "", $0 }' "$dir/first" >"$dir/flat"
+awk '{ printf "%s%s", (NR > 1 ? "\\u000a" : ""), $0 }' "$dir/first" >"$dir/flat"
 grep -qF "\"text\": \"$(cat "$dir/flat")\"" "$dir/text.json" || fail 'the JSON has another text'
 [ "$(value "$dir/text.json" tokens)" = 60 ] || fail 'tokens of the JSON'
 value "$dir/text.json" memory.phases.generate | grep -q '^[1-9]' || fail 'no memory of generate'

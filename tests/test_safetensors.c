@@ -7,7 +7,9 @@
 
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -388,6 +390,54 @@ static void both_widths_become_real(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+// A pipe that is read slowly, and a signal every millisecond: writes end early or not at all.
+static void interrupt(int number)
+{
+    (void)number;
+}
+
+static void copy_slowly(const char *from, const char *to)
+{
+    char chunk[5000];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0600);
+    for (ssize_t n; (n = read(in, chunk, sizeof(chunk))) > 0; usleep(2000))
+        if (write(out, chunk, (size_t)n) != n)
+            _exit(1);
+    _exit(in < 0 || out < 0);
+}
+
+static void interrupted_writes_go_on(void **state)
+{
+    (void)state;
+    char pipe_path[PATH_MOST], path[PATH_MOST];
+    const struct itimerval every = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = interrupt}; // without SA_RESTART
+    struct safetensors f;
+    struct error e;
+    assert_int_equal(mkfifo(path_of("pipe", pipe_path), 0600), 0);
+    path_of("copy", path);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        copy_slowly(pipe_path, path);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
+    bool ok = safetensors_write(pipe_path, entry, entries, COUNT_OF(entries), NULL, 0, &e);
+    setitimer(ITIMER_REAL, &never, NULL);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    if (!ok || !safetensors_open(&f, path, &e))
+        fail_msg("%s", e.text);
+    for (int i = 0; i < COUNT_OF(entries); i++)
+        if (entries[i].name != NULL)
+            expect_entry(&f, &entries[i]);
+    safetensors_close(&f);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(pipe_path), 0); // what it did not make, it did not remove
+}
+
 static void every_prefix_is_refused(void **state)
 {
     (void)state;
@@ -479,6 +529,7 @@ int main(void)
         cmocka_unit_test(every_bit_comes_back),
         cmocka_unit_test(data_starts_at_a_multiple_of_eight),
         cmocka_unit_test(both_widths_become_real),
+        cmocka_unit_test(interrupted_writes_go_on),
         cmocka_unit_test(every_prefix_is_refused),
         cmocka_unit_test(a_comma_locale_changes_nothing),
         cmocka_unit_test(what_cannot_be_opened_says_why),

@@ -7,7 +7,7 @@
 // Keeps its input qkv, its output y and lse (one number per row and head). A head of a sample is
 // one thread's work from begin to end, tiles in order: QUERIES x KEYS scores at a time.
 #include "tape/blas.h"
-#include "tape/ops/dropout.h"
+#include "tape/ops/dropout_int.h"
 
 enum { QUERIES = 64, KEYS = 64, TILE = QUERIES * KEYS };
 

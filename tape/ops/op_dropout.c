@@ -1,6 +1,6 @@
 // op_dropout.c - y = x m / (1 - rate). The mask m is a function of (key, sample, row, column): it
 // is drawn again in backward and in a replay instead of being stored.
-#include "tape/ops/dropout.h"
+#include "tape/ops/dropout_int.h"
 
 static void dropout_infer(struct tape *t, struct node *n)
 {

@@ -3,8 +3,9 @@
 #
 # Needs PyTorch 1.12 or newer; tests/test_golden.c needs only the files. Format safetensors:
 #
-#   weights.safetensors    the weights that every case starts from (float32, and exactly so: they are
-#                          multiples of 1/1024), with all biases and a head; a case uses what it has
+#   weights.safetensors    the weights that every case starts from (float32, and exactly so: they
+#                          are multiples of 1/2048), with all biases and a head; a case uses what
+#                          it has
 #   CASE.safetensors       tied, untied, plain (tied and without biases)
 #     tokens, targets      (STEPS, B, T) int32; -100 is a target that does not count
 #     loss, norm, rate     (STEPS) of each step: mean over counted targets; norm of all gradients
@@ -136,14 +137,11 @@ def clip(w, limit):
 
 
 def adamw(w):
-    matrices = [x for x in w.values() if x.dim() == 2]
-    vectors = [x for x in w.values() if x.dim() == 1]
     o = OPTIMIZER
-    return torch.optim.AdamW(
-        [dict(params=matrices, weight_decay=o["weight_decay"]), dict(params=vectors, weight_decay=0)],
-        betas=(o["beta1"], o["beta2"]),
-        eps=o["eps"],
-    )
+    matrices = dict(params=[x for x in w.values() if x.dim() == 2], weight_decay=o["weight_decay"])
+    vectors = dict(params=[x for x in w.values() if x.dim() == 1], weight_decay=0)
+    betas = (o["beta1"], o["beta2"])
+    return torch.optim.AdamW([matrices, vectors], betas=betas, eps=o["eps"])
 
 
 def train(w, tokens, targets):
@@ -161,7 +159,8 @@ def train(w, tokens, targets):
         for group in optimizer.param_groups:
             group["lr"] = out["rate"][-1]
         optimizer.step()
-    assert {n > OPTIMIZER["clip"] for n in out["norm"]} == {True, False}, "clip acts never or always"
+    acted = {n > OPTIMIZER["clip"] for n in out["norm"]}
+    assert acted == {True, False}, "clipping acts in all steps or in none"
     out = {n: torch.as_tensor(x, dtype=torch.float64) for n, x in out.items()}
     return {**out, **{"after." + n: x.detach() for n, x in w.items()}}
 
@@ -190,11 +189,8 @@ def main():
     weights = {n: start(n, shape, rng) for n, shape in shapes().items()}
     save("weights", {n: x.float() for n, x in weights.items()}, {})
     for name, case in CASES.items():
-        w = {
-            n: x.clone().requires_grad_()
-            for n, x in weights.items()
-            if (case["bias"] or not n.endswith("bias")) and (not case["tie"] or n != "lm_head.weight")
-        }
+        lacks = ("bias",) * (not case["bias"]) + ("lm_head.weight",) * case["tie"]
+        w = {n: x.clone().requires_grad_() for n, x in weights.items() if not n.endswith(lacks)}
         tokens, targets = batches(case["seq"], rng)
         out = train(w, tokens, targets)
         out.update(tokens=tokens.to(torch.int32), targets=targets.to(torch.int32))

@@ -1,7 +1,7 @@
-// dropout.h - which elements dropout zeroes: the one rule that the dropout op and the tiled
+// dropout_int.h - which elements dropout zeroes: the one rule that the dropout op and the tiled
 // attention share, so that written-out and tiled attention draw the same mask.
-#ifndef TAPE_OPS_DROPOUT_H
-#define TAPE_OPS_DROPOUT_H
+#ifndef TAPE_OPS_DROPOUT_INT_H
+#define TAPE_OPS_DROPOUT_INT_H
 
 #include "tape/ops/ops_int.h"
 #include "tape/rng.h"
