@@ -108,6 +108,10 @@ STATIC_QUIET  = $(call once,STATIC_QUIET,$(call first_ok,-Wl$(comma)--no-warning
 STATIC_FORTRAN = $(if $(BLAS_LIBS),$(call once,STATIC_FORTRAN,$(shell $(call compiles,-static \
                 -lgfortran -lquadmath) && echo -lgfortran -lquadmath)))
 
+# test_sealed listens to who calls these, where the linker lets it (not Apple's).
+WRAPPED := malloc calloc realloc mmap brk sbrk posix_memalign aligned_alloc step_gradients run_close
+WRAP     = $(call once,WRAP,$(if $(shell $(call compiles,-Wl$(comma)--wrap=malloc) && echo yes),$(WRAPPED:%=-Wl$(comma)--wrap=%)))
+
 LIBS_debug    = $(BLAS_LIBS) $(LDLIBS) -lm
 LIBS_check    = $(LIBS_debug)
 LIBS_f64      = $(LIBS_debug)
@@ -169,7 +173,8 @@ $(2)/memtape: $$(SRC_$(1)) $(2)/libmemtape.a
 
 $(2)/tests/test_%: $(2)/tests/test_%.o $$(filter-out %/src/main.o,$$(SRC_$(1))) $(2)/libmemtape.a
 	$$(call say,LD $$@)
-	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$^ $$(CMOCKA_LIBS) $$(LIBS_$(1)) -o $$@
+	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$(if $$(filter %/test_sealed,$$@),$$(WRAP)) $$^ \
+	    $$(CMOCKA_LIBS) $$(LIBS_$(1)) -o $$@
 
 $(2)/examples/%: $(2)/examples/%.o $(2)/libmemtape.a
 	$$(call say,LD $$@)
