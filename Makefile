@@ -13,9 +13,8 @@ JOBS  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PREFIX  = /usr/local
 DESTDIR =
 
-RUN_ARGS        = train --model nano --steps 600 --out runs/nano
+RUN_ARGS        = train --model nano --steps 1000 --warmup 50 --eval-every 250 --out runs/nano
 BENCH_ARGS      = bench
-BENCH_TEXT_ARGS = bench --data "$(DATA)"
 
 PKG_CONFIG = pkg-config
 
@@ -50,6 +49,8 @@ LAWS := -DTAPE_POISON -DTAPE_LAW
 
 FLAGS_release  = -O3 $(NATIVE) -g $(OMP_CFLAGS)
 FLAGS_portable = -O3 -g $(OMP_CFLAGS)
+# Never shipped: what training would cost without the exact order of sums (make bench-exact).
+FLAGS_onegemm  = $(FLAGS_release) -DTAPE_ONE_GEMM
 FLAGS_debug    = -O0 -g3 -fno-omit-frame-pointer $(LAWS) -Wno-unknown-pragmas
 FLAGS_check    = -O2 -g $(OMP_CFLAGS) $(LAWS) $(WERROR)
 FLAGS_f64      = -O2 -g $(OMP_CFLAGS) -DTAPE_F64 $(LAWS) $(WERROR)
@@ -58,6 +59,7 @@ FLAGS_asan     = -O1 -g -fno-omit-frame-pointer $(SANITIZE) $(LAWS) $(WERROR) -W
 # One thread in debug, so that a debugger sees plain loops; and in asan, for readable reports.
 LINK_release  = $(OMP_LIBS) $(STATIC_LINK)
 LINK_portable = $(OMP_LIBS) $(STATIC_LINK)
+LINK_onegemm  = $(OMP_LIBS)
 LINK_debug    =
 LINK_check    = $(OMP_LIBS)
 LINK_f64      = $(OMP_LIBS)
@@ -113,6 +115,7 @@ WRAPPED := malloc calloc realloc mmap brk sbrk posix_memalign aligned_alloc step
 WRAP     = $(call once,WRAP,$(if $(shell $(call compiles,-Wl$(comma)--wrap=malloc) && echo yes),$(WRAPPED:%=-Wl$(comma)--wrap=%)))
 
 LIBS_debug    = $(BLAS_LIBS) $(LDLIBS) -lm
+LIBS_onegemm  = $(LIBS_debug)
 LIBS_check    = $(LIBS_debug)
 LIBS_f64      = $(LIBS_debug)
 LIBS_asan     = $(LIBS_debug)
@@ -121,7 +124,7 @@ LIBS_portable = $(LIBS_debug) $(STATIC_LIBS)
 
 # ---- how: the same rules for every build ----
 
-BUILDS      := release portable debug check f64 asan
+BUILDS      := release portable debug check f64 asan onegemm
 TEST_BUILDS := check f64 asan
 options     := $(if $(filter builtin,$(BLAS)),-builtin)$(if $(filter 0,$(OMP)),-serial)
 static      := $(if $(filter 1,$(STATIC)),-static)
@@ -246,10 +249,14 @@ bench: deps-quiet
 	+@$(SUBMAKE) programs
 	./memtape $(BENCH_ARGS)
 
+bench-exact: deps-quiet
+	+@$(SUBMAKE) programs $(call folder,onegemm)/memtape
+	@tests/bench_exact.sh ./memtape $(call folder,onegemm)/memtape
+
 bench-text: deps-quiet
 	$(if $(DATA),,$(error say which text: make bench-text DATA=FILE))
 	+@$(SUBMAKE) programs
-	./memtape $(BENCH_TEXT_ARGS)
+	@tests/bench_text.sh ./memtape "$(DATA)"
 
 debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
@@ -282,6 +289,7 @@ help:
 	@echo 'make run         install what is missing, build, train the smallest model'
 	@echo 'make test        everything that is checked in under five minutes; test-long: the rest too'
 	@echo 'make bench       measure this machine; bench-text DATA=FILE: on a text of yours'
+	@echo 'make bench-exact what the exact order of sums costs'
 	@echo 'make examples    the programs of examples/, on the library alone'
 	@echo 'make install     PREFIX=/usr/local DESTDIR= : program, library, headers, pkg-config file'
 	@echo 'make debug gdb   a build with plain loops, in the debugger'
@@ -290,4 +298,4 @@ help:
 	@echo 'options          BLAS=openblas|builtin OMP=1|0 STATIC=0|1 BUILD=release|portable CC= V=1'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
-        bench-text debug gdb install install-files clean help deps deps-test deps-quiet FORCE
+        bench-text bench-exact debug gdb install install-files clean help deps deps-test deps-quiet FORCE

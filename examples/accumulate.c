@@ -51,7 +51,7 @@ static int counted(const struct model *m, int first, int samples)
 // One pass over some of the samples: adds the gradient of seed * (sum of their losses).
 static void pass(struct model *m, struct tape *t, int first, int samples, double seed)
 {
-    struct tensor x = m->x; // the same bytes, seen from sample `first`
+    struct tensor x = m->x; // the same bytes, seen from sample `first`; backward reads them here
     x.data += first * ROWS * IN;
     x.dim[0] = samples;
     tape_begin(t, PHASE_FORWARD, first);
@@ -89,7 +89,7 @@ static void compare(const char *what, const real a[COUNT], const real b[COUNT])
         error += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
         norm += (double)a[i] * (double)a[i];
     }
-    printf("%-42s %s, off by %.1f %% of its length\n", what,
+    printf("%-46s %s, off by %.1f %% of its length\n", what,
            differ == 0 ? "the same bits" : "other bits", 100 * sqrt(error / norm));
 }
 
@@ -104,8 +104,8 @@ int main(void)
         return 1;
     }
     model_init(&m, &t);
-    printf("%d parameters; %d samples, %d of %d targets count\n", COUNT, BATCH,
-           counted(&m, 0, BATCH), BATCH * ROWS);
+    printf("%d samples; targets that count: %d in all, %d + %d + %d in the three parts\n", BATCH,
+           counted(&m, 0, BATCH), counted(&m, 0, 5), counted(&m, 5, 5), counted(&m, 10, 2));
 
     static real whole[COUNT], split[COUNT], wrong[COUNT];
     gradient(&m, &t, 1, (int[]){12}, false, whole);

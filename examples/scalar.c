@@ -35,7 +35,7 @@ static void show_tape(const struct tape *t)
         show_tensor(n->in[0]);
         printf(", ");
         show_tensor(n->in[1]);
-        printf(")  where %s; backward keeps %s\n", n->op->formula, n->op->keeps);
+        printf(")   %s   keeps %s\n", n->op->formula, n->op->keeps);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { STEPS = 60 };
+enum { STEPS = 100 };
 
 struct training {
     struct gpt gpt;
@@ -47,6 +47,7 @@ static bool plan_and_train(struct training *r, struct error *e)
     struct plan plan;
     if (!tape_measure(&t, 1, train, r, &plan, e))
         return false;
+    printf("%lld parameters\n", (long long)params_count(&r->gpt.params));
     struct ledger_counts planned = t.arena.ledger.counts;
     tape_close(&t);
     if (!tape_open(&t, &plan, false, 1, e))
@@ -80,7 +81,7 @@ int main(void)
         .seq = 32,
         .seed = 1,
         .optimizer = {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1},
-        .schedule = {.rate = 0.01},
+        .schedule = {.rate = 0.003},
     };
     if (!dataset_open(&r.data, DATASET_BUILTIN, TOKENIZER_CHAR, NULL, &e)) {
         fprintf(stderr, "%s\n", e.text);
@@ -97,8 +98,7 @@ int main(void)
     bool ok = gpt_config_check(&r.model, &e) && step_config_check(&r.config, &r.model, &e) &&
               plan_and_train(&r, &e);
     if (ok)
-        printf("%lld parameters; loss %.1f before, %.1f after %d steps\n",
-               (long long)params_count(&r.gpt.params), r.first_loss, r.last_loss, STEPS);
+        printf("loss %.1f at step 1, %.1f at step %d\n", r.first_loss, r.last_loss, STEPS);
     else
         fprintf(stderr, "%s\n", e.text);
     dataset_close(&r.data);

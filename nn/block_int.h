@@ -13,8 +13,11 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
 uint64_t block_dropout_key(const struct gpt *g, int64_t layer, enum dropout_place place);
 double block_dropout_rate(const struct tape *t, const struct gpt *g); // 0 in evaluation
 
-struct tensor *block_linear(struct tape *t, struct tensor *x, struct param *w, struct param *b);
-struct tensor *block_norm(struct tape *t, struct tensor *x, struct param *w, struct param *b);
+// The node is called `name`, as in "h.0.mlp.c_fc".
+struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
+                            struct param *b);
+struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
+                          struct param *b);
 
 struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);
 struct tensor *mlp_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);

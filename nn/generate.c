@@ -16,7 +16,10 @@ bool generate_config_check(const struct generate_config *c, const struct gpt_con
     if (c->top_k < 0 || c->top_k > model->vocab)
         return refuse(e, "top-k %lld: expected 0 (all) to the vocabulary's %lld",
                       (long long)c->top_k, (long long)model->vocab);
-    return true;
+    enum { PROMPT_MAX = 1 << 16, PASSES = 64 }; // what 64 bits of FLOPs are checked for
+    int64_t window = c->tokens + PROMPT_MAX;
+    window = window < model->context ? window : model->context;
+    return c->tokens == 0 || gpt_pass_check(model, 1, PASSES, window, 1, e);
 }
 
 void generate_init(struct generate *s, struct tape *t, struct gpt *g,

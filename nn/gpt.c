@@ -14,13 +14,13 @@ const char *gpt_attention_name(enum gpt_attention a)
     return attention_names[a];
 }
 
-#define GPT2(name_, layers_, heads_, width_)                                                       \
+#define OPENAI(name_, layers_, heads_, width_, context_, note_)                                    \
     {                                                                                              \
-        .name = name_, .config = {                                                                 \
+        .name = name_, .note = note_, .config = {                                                  \
             .layers = layers_,                                                                     \
             .heads = heads_,                                                                       \
             .width = width_,                                                                       \
-            .context = 1024,                                                                       \
+            .context = context_,                                                                   \
             .vocab = 50257,                                                                        \
             .bias = true,                                                                          \
             .tie = true,                                                                           \
@@ -42,10 +42,25 @@ const char *gpt_attention_name(enum gpt_attention a)
     }
 
 const struct gpt_preset gpt_presets[] = {
-    SMALL("tiny", 2, 2, 32, 32),       SMALL("nano", 4, 4, 128, 64),
-    SMALL("baby", 6, 6, 384, 256),     GPT2("gpt2", 12, 12, 768),
-    GPT2("gpt2-medium", 24, 16, 1024), GPT2("gpt2-large", 36, 20, 1280),
-    GPT2("gpt2-xl", 48, 25, 1600),
+    SMALL("tiny", 2, 2, 32, 32),
+    SMALL("nano", 4, 4, 128, 64),
+    SMALL("baby", 6, 6, 384, 256),
+    // Radford et al. 2019
+    OPENAI("gpt2", 12, 12, 768, 1024, NULL),
+    OPENAI("gpt2-medium", 24, 16, 1024, 1024, NULL),
+    OPENAI("gpt2-large", 36, 20, 1280, 1024, NULL),
+    OPENAI("gpt2-xl", 48, 25, 1600, 1024, NULL),
+    // Brown et al. 2020, table 2.1, every layer dense.
+    OPENAI("gpt3-small", 12, 12, 768, 2048, NULL),
+    OPENAI("gpt3-medium", 24, 16, 1024, 2048, NULL),
+    OPENAI("gpt3-large", 24, 16, 1536, 2048, NULL),
+    OPENAI("gpt3-xl", 24, 16, 2048, 2048,
+           "the paper prints 24 heads, which do not divide 2048; 16 of 128 here"),
+    OPENAI("gpt3-2.7b", 32, 32, 2560, 2048, NULL),
+    OPENAI("gpt3-6.7b", 32, 32, 4096, 2048, NULL),
+    OPENAI("gpt3-13b", 40, 40, 5120, 2048,
+           "the paper prints width 5140, which 40 heads of 128 are not; 5120 here"),
+    OPENAI("gpt3", 96, 96, 12288, 2048, NULL),
 };
 const int gpt_preset_count = COUNT_OF(gpt_presets);
 
@@ -54,6 +69,48 @@ static bool check_size(const char *name, int64_t value, int64_t most, struct err
     if (value >= 1 && value <= most)
         return true;
     return refuse(e, "%s %lld: expected 1 to %lld", name, (long long)value, (long long)most);
+}
+
+// Past this even addresses run out (tape/arena.c), and products of sizes would near 2^63.
+static bool check_bytes(const char *what, const char *try, double numbers, struct error *e)
+{
+    const double most = 0x1p45;
+    double bytes = numbers * (double)sizeof(real);
+    if (bytes <= most)
+        return true;
+    return refuse(e, "%s would take %.3g bytes: expected at most %.3g; try a smaller %s", what,
+                  bytes, most, try);
+}
+
+static bool check_weights(const struct gpt_config *c, struct error *e)
+{
+    double width = (double)c->width;
+    return check_bytes("the token embedding", "vocab or width", width * (double)c->vocab, e) &&
+           check_bytes("the position embedding", "context or width", width * (double)c->context,
+                       e) &&
+           check_bytes("a layer's MLP weights", "width", 4 * width * width, e);
+}
+
+bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_samples,
+                    int64_t length, int64_t predicted, struct error *e)
+{
+    double width = (double)c->width, time = (double)length, vocab = (double)c->vocab;
+    double tokens = (double)samples * time, layers = (double)c->layers;
+    bool naive = c->attention == GPT_ATTENTION_NAIVE;
+    double scores = naive ? tokens * time * (double)c->heads : 0;
+    if (!check_bytes("the hidden layer of an MLP", "micro-batch, seq or width", 4 * width * tokens,
+                     e) ||
+        !check_bytes("attention's scores", "micro-batch or seq", scores, e) ||
+        !check_bytes("the logits", "micro-batch, seq or vocab",
+                     (double)samples * (double)predicted * vocab, e))
+        return false;
+    double per_token = 2 * width * vocab + layers * (24 * width * width + 16 * width * time) +
+                       100 * (layers * width + vocab);
+    double flops = 4.5 * per_token * (double)total_samples * time; // backward: below 2.5 forwards
+    if (flops < 0x1p63)
+        return true;
+    return refuse(e, "about %.1g FLOPs: more than 64 bits count; try a smaller batch or seq",
+                  flops);
 }
 
 bool gpt_config_check(const struct gpt_config *c, struct error *e)
@@ -71,7 +128,7 @@ bool gpt_config_check(const struct gpt_config *c, struct error *e)
                       (long long)((c->width / c->heads + 1) * c->heads));
     if (!(c->dropout >= 0 && c->dropout < 1))
         return refuse(e, "dropout %g: expected at least 0 and below 1", c->dropout);
-    return true;
+    return check_weights(c, e);
 }
 
 int64_t gpt_segments(const struct gpt_config *c)
@@ -164,7 +221,8 @@ struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, con
 
 struct tensor *gpt_logits(struct tape *t, struct gpt *g, struct tensor *hidden)
 {
-    struct tensor *n = block_norm(t, hidden, g->lnf_w, g->lnf_b);
+    struct tensor *n = block_norm(t, "ln_f", hidden, g->lnf_w, g->lnf_b);
+    tape_name(t, "lm_head");
     return op_linear(t, n, &g->head->tensor, NULL);
 }
 

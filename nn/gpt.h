@@ -29,6 +29,12 @@ struct gpt_config {
 // Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
 bool gpt_config_check(const struct gpt_config *c, struct error *e);
 
+// Refuses a forward with a tensor of more bytes than a plan can address, or more FLOPs (times
+// `total_samples`, backward and recomputation included) than 64 bits count. FLOPs by an upper
+// bound that nothing but this reads. predicted: how many of the `length` positions the head sees.
+bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_samples,
+                    int64_t length, int64_t predicted, struct error *e);
+
 int64_t gpt_segments(const struct gpt_config *c); // how many checkpoint segments there are
 
 struct gpt_layer {
@@ -60,6 +66,7 @@ struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const
 
 struct gpt_preset {
     const char *name;
+    const char *note;         // where it is not what its paper prints; NULL
     struct gpt_config config; // vocab 0: the tokenizer's
 };
 

@@ -5,9 +5,9 @@ struct tensor *mlp_forward(struct tape *t, struct gpt *g, int64_t layer, struct 
 {
     struct gpt_layer *l = &g->layer[layer];
     tape_enter(t, "mlp");
-    struct tensor *n = block_norm(t, x, l->ln2_w, l->ln2_b);
-    struct tensor *h = op_gelu(t, block_linear(t, n, l->up_w, l->up_b)); // (B,T,4C)
-    struct tensor *y = block_linear(t, h, l->down_w, l->down_b);
+    struct tensor *n = block_norm(t, "ln_2", x, l->ln2_w, l->ln2_b);
+    struct tensor *h = op_gelu(t, block_linear(t, "c_fc", n, l->up_w, l->up_b)); // (B,T,4C)
+    struct tensor *y = block_linear(t, "c_proj", h, l->down_w, l->down_b);
     y = block_dropout(t, g, y, layer, DROPOUT_MLP);
     return tape_leave(t, op_add(t, x, y));
 }

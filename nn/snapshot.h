@@ -6,8 +6,7 @@
 //                          tokenizer and struct gpt_config, but for how segments are cut and which
 //                          policy each of them has: the next run decides that anew
 //   optimizer.safetensors  NAME.m and NAME.v for adamw, no tensor for sgd; metadata: format,
-//   version,
-//                          step, optimizer
+//                          version, step, optimizer
 //
 // Writing. Invariants that hold after a kill at any instruction:
 //   1. DIR is whole, or absent; once written it is never absent unless DIR.memtape-old is whole

@@ -16,7 +16,8 @@ bool step_config_check(const struct step_config *c, const struct gpt_config *mod
     if (c->seq < 1 || c->seq > model->context)
         return refuse(e, "seq %lld: expected 1 to context %lld (a longer one needs --context)",
                       (long long)c->seq, (long long)model->context);
-    return optimizer_check(&c->optimizer, e) && schedule_check(&c->schedule, e);
+    return gpt_pass_check(model, c->micro_batch, c->batch, c->seq, c->seq, e) &&
+           optimizer_check(&c->optimizer, e) && schedule_check(&c->schedule, e);
 }
 
 // ---- what a run holds ------------------------------------------------------------------
@@ -175,6 +176,25 @@ static void micro_batch(struct step *s, struct tape *t, int64_t first, int64_t s
     tape_backward(t, loss, r->counted > 0 ? (real)(1 / (double)r->counted) : 0);
 }
 
+// A micro-batch leaves the arena as it found it, so one of the same size makes the same events: a
+// sketch counts the FLOPs of those that it leaves out, and its peaks are a whole step's.
+static int64_t repeats(const struct step *s, const struct tape *t)
+{
+    const struct step_config *c = &s->config;
+    CHECK(!c->is_sketch || tape_is_dry(t));
+    return c->is_sketch ? c->batch / c->micro_batch : 1;
+}
+
+static void count_again(struct tape *t, int64_t before[PHASE_COUNT][COST_COUNT], int64_t times)
+{
+    for (int p = 0; p < PHASE_COUNT; p++)
+        for (int k = 0; k < COST_COUNT; k++) {
+            int64_t more = (times - 1) * (t->class_flops[p][k] - before[p][k]);
+            t->class_flops[p][k] += more;
+            t->flops[p] += more;
+        }
+}
+
 bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struct error *e)
 {
     const struct step_config *c = &s->config;
@@ -187,9 +207,13 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
     params_zero_grads(&s->gpt->params, t);
     if (s->gpt->config.tie)
         open_embedding_gradient(s, t);
-    for (int64_t first = 0; first < c->batch; first += c->micro_batch) {
-        int64_t left = c->batch - first;
-        micro_batch(s, t, first, left < c->micro_batch ? left : c->micro_batch, r);
+    for (int64_t first = 0, times = repeats(s, t); first < c->batch; times = 1) {
+        int64_t before[PHASE_COUNT][COST_COUNT];
+        int64_t last = first + (times - 1) * c->micro_batch, left = c->batch - last;
+        memcpy(before, t->class_flops, sizeof(before));
+        micro_batch(s, t, last, left < c->micro_batch ? left : c->micro_batch, r);
+        count_again(t, before, times);
+        first += times * c->micro_batch;
     }
     if (s->gpt->config.tie)
         join_embedding_gradient(s, t);

@@ -17,6 +17,7 @@ struct step_config {
     int64_t micro_batch; // sequences of one forward; the last one may be smaller
     int64_t seq;         // T
     uint64_t seed;       // of dropout
+    bool is_sketch;      // dry only: of equal micro-batches one is run and counted for all
     struct optimizer_config optimizer;
     struct schedule schedule;
 };

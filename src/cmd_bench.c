@@ -177,7 +177,7 @@ static bool bench_one(struct bench *b, const char *model, int64_t batch, struct 
     if (!command_config(&b->config, &b->settings, CONFIG_TRAIN, e))
         return false;
     b->config.sample.tokens = 0; // what is timed is the step
-    bool ok = run_open(&b->run, &b->config, CONFIG_TRAIN, e);
+    bool ok = command_open(&b->run, &b->config, &b->settings, CONFIG_TRAIN, e);
     if (ok) {
         ok = measure(b, e);
         if (ok)

@@ -69,7 +69,7 @@ int cmd_eval(int argc, char **argv)
     s.batch = s.micro_batch; // there is no optimizer step to split
     if (!config_build(&c, &s, CONFIG_EVAL, &e))
         return command_refuse(command.name, &e);
-    if (run_open(&r, &c, CONFIG_EVAL, &e)) {
+    if (command_open(&r, &c, &s, CONFIG_EVAL, &e)) {
         status = evaluate(&r, &s, &e) ? EXIT_OK : command_refuse(command.name, &e);
         run_close(&r);
     } else {

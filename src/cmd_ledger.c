@@ -225,6 +225,24 @@ static bool report(const struct run *r, const struct settings *s, struct error *
            (s->json == NULL || write_json(&t, r, s->json, e));
 }
 
+// Once more with every micro-batch, unless there is but one.
+static bool measure_all(struct run *r, struct config *c, const struct settings *s, struct error *e)
+{
+    if (!command_measure(r, c, s, CONFIG_PLAN, e))
+        return false;
+    int64_t count = (c->step.batch - 1) / c->step.micro_batch + 1, rows = r->plan.row_count;
+    if (count == 1)
+        return true;
+    run_close(r);
+    if (count > ROWS_MAX / 4 / rows)
+        return refuse(e,
+                      "%lld micro-batches of %lld tensors are too many to list: try a larger "
+                      "--micro-batch",
+                      (long long)count, (long long)rows);
+    c->lists_all = true;
+    return command_measure(r, c, s, CONFIG_PLAN, e);
+}
+
 int cmd_ledger(int argc, char **argv)
 {
     static struct settings s;
@@ -236,7 +254,7 @@ int cmd_ledger(int argc, char **argv)
         return status;
     if (!command_config(&c, &s, CONFIG_PLAN, &e))
         return command_refuse(command.name, &e);
-    if (!run_measure(&r, &c, CONFIG_PLAN, &e)) {
+    if (!measure_all(&r, &c, &s, &e)) {
         config_close(&c);
         return command_refuse(command.name, &e);
     }

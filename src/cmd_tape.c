@@ -27,6 +27,7 @@ static const char *const fate_names[] = {"parameter", "kept", "recomputed"};
 struct kept {
     const char *role; // "in0", "out", "saved"
     const char *name, *suffix;
+    const char *view; // the tensor that is read, if it is a view of the one that is kept
     int64_t bytes;
     enum fate fate;
 };
@@ -66,7 +67,11 @@ static enum fate fate_of(const struct tape *t, const struct node *made_by, const
 static struct kept kept_tensor(const struct tape *t, const char *role, const struct tensor *x)
 {
     const struct tensor *o = owner(x);
-    struct kept k = {.role = role, .name = x->name, .suffix = "", .bytes = tensor_bytes(o)};
+    struct kept k = {.role = role,
+                     .name = o->name,
+                     .suffix = "",
+                     .view = o != x ? x->name : NULL,
+                     .bytes = tensor_bytes(o)};
     k.fate = o->is_persistent ? FATE_PERSISTENT : fate_of(t, maker(t, o), "");
     return k;
 }
@@ -135,8 +140,9 @@ static void node_lines(const struct tape *t, const struct node *n)
     printf("      keeps %s\n",
            n->out->wants_grad ? n->op->keeps : "nothing: no gradient goes here");
     for (int i = 0; i < count; i++)
-        printf("            %-10s %s = %s%s, %lld bytes\n", fate_names[k[i].fate], k[i].role,
-               k[i].name, k[i].suffix, (long long)k[i].bytes);
+        printf("            %-10s %s = %s%s%s%s, %lld bytes\n", fate_names[k[i].fate], k[i].role,
+               k[i].view != NULL ? k[i].view : "", k[i].view != NULL ? " in " : "", k[i].name,
+               k[i].suffix, (long long)k[i].bytes);
 }
 
 static void table(const struct run *r)
@@ -167,6 +173,7 @@ static void kept_json(struct json *j, const struct kept *k)
     json_object(j, NULL);
     json_text(j, "role", k->role);
     json_text(j, "name", name);
+    text_or_null(j, "view", k->view);
     json_int(j, "bytes", k->bytes);
     json_text(j, "fate", fate_names[k->fate]);
     json_end(j);
@@ -261,7 +268,7 @@ int cmd_tape(int argc, char **argv)
         return status;
     if (!command_config(&c, &s, CONFIG_PLAN, &e))
         return command_refuse(command.name, &e);
-    if (!run_measure(&r, &c, CONFIG_PLAN, &e)) {
+    if (!command_measure(&r, &c, &s, CONFIG_PLAN, &e)) {
         config_close(&c);
         return command_refuse(command.name, &e);
     }

@@ -195,7 +195,7 @@ int cmd_train(int argc, char **argv)
     if (!command_config(&t.config, &t.settings, CONFIG_TRAIN, &e))
         return command_refuse(command.name, &e);
     t.val_loss = t.result.loss = NAN;
-    if (!run_open(&t.run, &t.config, CONFIG_TRAIN, &e)) {
+    if (!command_open(&t.run, &t.config, &t.settings, CONFIG_TRAIN, &e)) {
         config_close(&t.config);
         return command_refuse(command.name, &e);
     }

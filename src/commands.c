@@ -1,12 +1,14 @@
 #include "src/commands.h"
 
 #include "src/auto.h"
+#include "src/budget.h"
 
 #include <stdio.h>
 
 int command_refuse(const char *command, const struct error *e)
 {
-    fprintf(stderr, "memtape %s: %s\n", command, e->text);
+    if (e->text[0] != 0)
+        fprintf(stderr, "memtape %s: %s\n", command, e->text);
     return EXIT_REFUSED;
 }
 
@@ -14,6 +16,7 @@ bool command_begin(const struct command *c, struct settings *s, int argc, char *
 {
     struct error e;
     settings_clear(s);
+    s->command = c->name;
     *status = EXIT_OK;
     if (!options_parse(s, c->groups, c->operand != NULL, argc, argv, &e)) {
         *status = command_refuse(c->name, &e);
@@ -33,12 +36,41 @@ bool command_begin(const struct command *c, struct settings *s, int argc, char *
     return false;
 }
 
+bool command_measure(struct run *r, struct config *c, const struct settings *s,
+                     enum config_use use, struct error *e)
+{
+    if (!run_measure(r, c, use, e))
+        return false;
+    if (budget_holds(r))
+        return true;
+    budget_explain(stderr, r, s);
+    run_close(r);
+    e->text[0] = 0;
+    return false;
+}
+
+bool command_open(struct run *r, struct config *c, const struct settings *s,
+                  enum config_use use, struct error *e)
+{
+    return command_measure(r, c, s, use, e) && run_reserve(r, e);
+}
+
 bool command_config(struct config *c, struct settings *s, enum config_use use, struct error *e)
 {
     if (!config_build(c, s, use, e))
         return false;
     if (auto_choose(c, e))
         return true;
+    static struct run least; // what auto_choose leaves in c then is the least that it could do
+    struct error ignored;
+    if (c->budget_bytes > 0 && c->activation_budget_bytes == 0 &&
+        run_measure(&least, c, use, &ignored)) {
+        if (!budget_holds(&least)) {
+            budget_explain(stderr, &least, s);
+            e->text[0] = 0;
+        }
+        run_close(&least);
+    }
     config_close(c);
     return false;
 }

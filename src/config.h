@@ -21,6 +21,7 @@ struct config {
     bool auto_checkpoint;            // choose policies[] so that a budget holds
     int64_t budget_bytes;            // of the arena's peak; 0: none
     int64_t activation_budget_bytes; // of the peak without what stays; 0: none
+    bool lists_all;                  // dry: every micro-batch, not one for all that are alike
     unsigned char policies[CONFIG_SEGMENTS_MAX];
     bool has_data; // data is open
     struct dataset data;

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
-
 struct option {
     const char *name;
     enum option_kind kind;
@@ -45,7 +43,7 @@ struct option {
 
 static const struct option options[] = {
     TEXT("model", model, MODEL, "NAME",
-         "tiny, nano (default), baby, gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
+         "tiny, nano (default), baby, gpt2[-medium|-large|-xl], gpt3[-small|...|-13b]"),
     INT("layers", layers, MODEL, 1, 1000, "blocks"),
     INT("heads", heads, MODEL, 1, 1 << 20, "attention heads; must divide width"),
     INT("width", width, MODEL, 1, 1 << 24, "of the residual stream"),
@@ -62,7 +60,8 @@ static const struct option options[] = {
            "what a checkpoint segment is: a block, or its attention and its MLP (default block)"),
     TEXT("activation-budget", activation_budget, MODEL, "BYTES",
          "for --checkpoint auto: most that activations, their gradients and scratch may hold"),
-    TEXT("budget", budget, MODEL, "BYTES", "most that the arena may hold at all, as 800MB or 2GiB"),
+    TEXT("budget", budget, MODEL | OPTIONS_COMMON, "BYTES",
+         "most that the arena may hold at all, as 800MB or 2GiB"),
     TEXT("data", data, DATA | OPTIONS_EVAL, "FILE", "text to learn, or builtin (default)"),
     CHOICE("tokenizer", tokenizer, DATA, "byte|char", "(default char)"),
     CHOICE("sample", order, DATA, "random|sequential",
@@ -102,7 +101,18 @@ static const struct option options[] = {
     TEXT("resume", resume, RUN, "DIR", "go on where this run stopped, with its options"),
     CHOICE("sort", sort, TABLE, "tape|bytes", "order of the rows (default tape)"),
     INT("top", top, TABLE, 0, INT32_MAX, "only so many rows; 0: all (default 0)"),
-    TEXT("csv", csv, TABLE, "FILE", "rows as comma-separated values; - for standard output"),
+    FLAG("run", run, SWEEP, "also do --steps steps (default 3) of each: measured peak and time"),
+    TEXT("plot", plot, SWEEP, "FILE", "a plot as SVG; - for one of characters on standard output"),
+    TEXT("plot-y", plot_y, SWEEP, "NAME", "what is plotted (default saved_activations)"),
+    TEXT("csv", csv, TABLE | OPTIONS_SWEEP, "FILE",
+         "rows as comma-separated values; - for standard output"),
+    FLAG("explain", explain, PLAN, "textbook formulas beside the exact bytes, and why they differ"),
+    TEXT("params", params, PLAN, "COUNT",
+         "no model: the states of 1B, 350M or 7.5e9 parameters, by the rule of thumb"),
+    INT("shards", shards, PLAN, 1, 1 << 20,
+        "devices of ZeRO's formulas, for --params and --explain (there default 64)"),
+    TEXT("allow", allow, FIT, "LIST", "what may change the training: sgd"),
+    FLAG("cache", cache, FIT, "keep and use this machine's measured rates (default yes)"),
     INT("threads", threads, COMMON, 1, 1024, "(default: what the machine offers)"),
     TEXT("config", config, COMMON | OPTIONS_REPORT, "FILE",
          "lines of `name = value`; the command line wins"),
@@ -146,6 +156,17 @@ static const struct option *find(unsigned groups, const char *name, size_t lengt
     return NULL;
 }
 
+bool options_find(unsigned groups, const char *name, size_t length, struct option_form *form)
+{
+    const struct option *o = find(groups, name, length);
+    if (o == NULL)
+        return false;
+    bool is_long = o->kind == OPTION_TEXT && !o->is_choice && strcmp(o->value, "NAME") != 0 &&
+                   strcmp(o->value, "BYTES") != 0;
+    *form = (struct option_form){.kind = o->kind, .is_word = !is_long};
+    return true;
+}
+
 // ---- values ----------------------------------------------------------------------------
 
 static bool is_one_of(const char *choices, const char *value)
@@ -160,6 +181,12 @@ static bool is_one_of(const char *choices, const char *value)
     return false;
 }
 
+static const char *several(const char *value)
+{
+    bool is_list = strchr(value, ',') != NULL || strstr(value, "..") != NULL;
+    return is_list ? "; several values are for memtape sweep" : "";
+}
+
 static bool set_number(const struct option *o, char *at, const char *value, struct error *e)
 {
     char low[TEXT_NUMBER_BYTES], high[TEXT_NUMBER_BYTES];
@@ -170,9 +197,9 @@ static bool set_number(const struct option *o, char *at, const char *value, stru
     if (is_int)
         number = (double)whole;
     if (!ok || number < o->low || number > o->high)
-        return refuse(e, "--%s %s: expected a %s from %s to %s", o->name, value,
+        return refuse(e, "--%s %s: expected a %s from %s to %s%s", o->name, value,
                       is_int ? "whole number" : "number", text_from_double(o->low, low),
-                      text_from_double(o->high, high));
+                      text_from_double(o->high, high), several(value));
     if (is_int)
         *(int64_t *)(void *)at = whole;
     else
@@ -202,7 +229,7 @@ static bool set(struct settings *s, const struct option *o, const char *value, s
     if (o->kind != OPTION_TEXT)
         return set_number(o, at, value, e);
     if (o->is_choice && !is_one_of(o->value, value))
-        return refuse(e, "--%s %s: expected %s", o->name, value, o->value);
+        return refuse(e, "--%s %s: expected %s%s", o->name, value, o->value, several(value));
     if (value[0] == 0 && strcmp(o->name, "prompt") != 0)
         return refuse(e, "--%s is empty: expected %s", o->name, o->value);
     *(const char **)(void *)at = value;
@@ -460,6 +487,52 @@ bool options_write_file(const struct settings *s, unsigned groups, const char *p
     refuse(e, "%s: %s", path, strerror(errno));
     remove(fresh);
     return false;
+}
+
+// Bare, or in single quotes if a shell would read it otherwise.
+static void shell_word(const char *value, char *out, size_t bytes)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./:,+@%-";
+    if (value[0] != 0 && value[strspn(value, plain)] == 0) {
+        snprintf(out, bytes, "%s", value);
+        return;
+    }
+    size_t used = (size_t)snprintf(out, bytes, "'");
+    for (; *value != 0 && used + 6 < bytes; value++)
+        used += (size_t)snprintf(out + used, bytes - used, *value == '\'' ? "'\\''" : "%c", *value);
+    snprintf(out + used, bytes - used, "'");
+}
+
+static void option_word(const struct settings *s, const struct option *o, char *out, size_t bytes)
+{
+    const char *at = (const char *)s + o->offset;
+    char number[TEXT_NUMBER_BYTES], value[SETTINGS_VALUES_BYTES] = "";
+    switch (o->kind) {
+    case OPTION_FLAG:
+        snprintf(out, bytes, " --%s%s", *(const int *)(const void *)at ? "" : "no-", o->name);
+        return;
+    case OPTION_INT:
+        snprintf(number, sizeof(number), "%lld", (long long)*(const int64_t *)(const void *)at);
+        break;
+    case OPTION_REAL: text_from_double(*(const double *)(const void *)at, number); break;
+    case OPTION_TEXT:
+        shell_word(*(const char *const *)(const void *)at, value, sizeof(value));
+        break;
+    }
+    snprintf(out, bytes, " --%s %s", o->name, o->kind == OPTION_TEXT ? value : number);
+}
+
+void options_command(const struct settings *s, unsigned groups, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < COUNT_OF(options) && used < bytes; i++) {
+        if (!(options[i].group & groups) || !is_set(s, &options[i]))
+            continue;
+        option_word(s, &options[i], out + used, bytes - used);
+        used += strlen(out + used);
+    }
 }
 
 void options_help(unsigned groups)

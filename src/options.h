@@ -18,7 +18,12 @@ enum option_group {     // which commands take it
     OPTIONS_TABLE = 64,
     OPTIONS_EVAL = 128,
     OPTIONS_REPORT = 256, // a part of OPTIONS_COMMON: what only reads
+    OPTIONS_SWEEP = 512,
+    OPTIONS_FIT = 1024,
+    OPTIONS_PLAN = 2048,
 };
+
+enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
 
 // Everything that can be said. Unset: UNSET_INT, NAN, NULL; flags: -1. config.c knows the defaults.
 #define UNSET_INT INT64_MIN
@@ -29,11 +34,15 @@ struct settings {
     const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint, *segments;
     const char *budget, *activation_budget;
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
+    const char *plot, *plot_y;
+    const char *allow;
+    const char *params;
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;
-    int64_t eval_every, eval_batches, save_every, sample, top_k, top;
+    int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards;
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
-    int bias, tie, quiet, help;
+    int bias, tie, quiet, help, run, cache, explain;
+    const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave
     size_t values_used;
@@ -55,6 +64,20 @@ bool options_write_file(const struct settings *s, unsigned groups, const char *p
                         struct error *e);
 
 void options_help(unsigned groups);
+
+// What an option takes, for who reads the command line before options_parse does. A word is a
+// number, a choice or a short name: no path and no text of any length.
+struct option_form {
+    enum option_kind kind;
+    bool is_word;
+};
+
+// False if these groups have no option whose name is the first `length` bytes of `name`.
+bool options_find(unsigned groups, const char *name, size_t length, struct option_form *form);
+
+// What is set in these groups as " --name value ..." for a POSIX shell; what does not fit in `bytes`
+// is cut off.
+void options_command(const struct settings *s, unsigned groups, char *out, size_t bytes);
 
 // Sets one option by its name, as the command line would.
 bool options_set(struct settings *s, unsigned groups, const char *name, const char *value,

@@ -1,5 +1,7 @@
 #include "src/run.h"
 
+#include "src/budget.h"
+
 #include <string.h>
 
 // ---- the calls that a plan and a run share ---------------------------------------------
@@ -12,15 +14,18 @@ static void make_model(struct run *r, struct tape *t)
         params_start(&r->gpt.params, t, c->step.seed);
     if (r->use != CONFIG_GENERATE)
         step_init(&r->step, t, &r->gpt, &c->step, r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN);
+    r->step.config.is_sketch = tape_is_dry(t) && !c->lists_all;
 }
 
 // A batch is one of training's, in as many forwards: --micro-batch changes nothing but memory.
 static bool validate_batch(struct run *r, int64_t first, double *sum, int64_t *counted,
                            struct error *e)
 {
-    const struct step_config *c = &r->config->step;
+    const struct step_config *c = &r->step.config;
     for (int64_t at = 0; at < c->batch; at += c->micro_batch) {
         int64_t rows = c->batch - at < c->micro_batch ? c->batch - at : c->micro_batch;
+        if (c->is_sketch && at > 0 && rows == c->micro_batch)
+            continue; // the same bytes again
         if (!tape_is_dry(&r->tape))
             batch_fill_validation(&r->config->data, c->seq, first + at, rows, r->step.tokens,
                                   r->step.targets);
@@ -39,6 +44,7 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     int64_t counted = 0;
     struct step_result result;
     bool trains = r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
+    t->arena.ledger.limit_bytes = c->budget_bytes;
     make_model(r, t);
     bool validates = r->use == CONFIG_EVAL || (trains && c->eval_every > 0);
     if (validates && !validate_batch(r, 0, &loss, &counted, e))
@@ -80,19 +86,23 @@ static bool load_snapshot(struct run *r, struct error *e)
                                    optimizer_name(c->step.optimizer.kind), e);
 }
 
-bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e)
+bool run_reserve(struct run *r, struct error *e)
 {
-    if (!run_measure(r, c, use, e))
-        return false;
     tape_close(&r->tape);
-    if (!tape_open(&r->tape, &r->plan, false, c->threads, e))
+    if (!tape_open(&r->tape, &r->plan, false, r->config->threads, e))
         return false;
+    budget_guard(&r->tape.arena);
     arena_touch(&r->tape.arena);
     make_model(r, &r->tape);
     if (load_snapshot(r, e))
         return true;
     run_close(r);
     return false;
+}
+
+bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e)
+{
+    return run_measure(r, c, use, e) && run_reserve(r, e);
 }
 
 void run_close(struct run *r)

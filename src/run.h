@@ -21,8 +21,10 @@ struct run {
 // if the run will make them, and last one optimizer step, whose nodes stay on the tape.
 bool run_measure(struct run *r, const struct config *c, enum config_use use, struct error *e);
 
-// Measures, reserves, touches, and fills in weights (fresh, or the snapshot's).
-bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e);
+// After run_measure: reserves what it found, touches it, and fills in weights (fresh, or the
+// snapshot's). False: nothing is held.
+bool run_reserve(struct run *r, struct error *e);
+bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e); // both
 void run_close(struct run *r);
 
 // Validation loss, mean over targets: `batches` batches spread over the split, 0: all of it.

@@ -14,14 +14,17 @@
 
 #ifdef __APPLE__
 #include <mach/mach.h>
+#include <sys/sysctl.h>
 #endif
 
-// A line "Name:   123 kB" of /proc/self/status, in bytes.
-static int64_t status_bytes(const char *name)
+#ifndef __APPLE__
+
+// A line "Name:   123 kB" of a file under /proc, in bytes; 0 if there is none.
+static int64_t proc_bytes(const char *path, const char *name)
 {
     char line[256];
     int64_t kib = 0;
-    FILE *f = fopen("/proc/self/status", "r");
+    FILE *f = fopen(path, "r");
     if (f == NULL)
         return 0;
     size_t length = strlen(name);
@@ -35,6 +38,8 @@ static int64_t status_bytes(const char *name)
     return kib * 1024;
 }
 
+#endif
+
 int64_t system_resident_bytes(void)
 {
 #ifdef __APPLE__
@@ -45,7 +50,7 @@ int64_t system_resident_bytes(void)
         return (int64_t)info.resident_size;
     return 0;
 #else
-    return status_bytes("VmRSS");
+    return proc_bytes("/proc/self/status", "VmRSS");
 #endif
 }
 
@@ -55,14 +60,128 @@ int64_t system_peak_resident_bytes(void)
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss : 0;
 #else
-    return status_bytes("VmHWM");
+    return proc_bytes("/proc/self/status", "VmHWM");
 #endif
 }
+
+#ifdef __APPLE__
+
+int64_t system_available_bytes(void)
+{
+    vm_statistics64_data_t v;
+    mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&v, &count) !=
+        KERN_SUCCESS)
+        return 0;
+    int64_t pages = (int64_t)v.free_count + v.inactive_count + v.purgeable_count;
+    return pages * (int64_t)sysconf(_SC_PAGESIZE);
+}
+
+#else
+
+// The number in a file of one; -1 if there is none ("max": no limit).
+static int64_t number_in(const char *path)
+{
+    long long value = -1;
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return -1;
+    if (fscanf(f, "%lld", &value) != 1)
+        value = -1;
+    fclose(f);
+    return value;
+}
+
+// From our group up to the root: the tightest limit, less what is used.
+static int64_t tightest(const char *mount, char *group, const char *limit_name,
+                        const char *used_name)
+{
+    char path[4096 + 128];
+    int64_t least = INT64_MAX;
+    for (;;) {
+        snprintf(path, sizeof(path), "%s%s/%s", mount, group, limit_name);
+        int64_t limit = number_in(path);
+        snprintf(path, sizeof(path), "%s%s/%s", mount, group, used_name);
+        int64_t used = number_in(path);
+        if (limit >= 0 && used >= 0 && limit - used < least)
+            least = limit > used ? limit - used : 1;
+        char *slash = strrchr(group, '/');
+        if (slash == NULL)
+            return least;
+        *slash = 0;
+    }
+}
+
+// Control groups of version 2 ("0::/path") and 1 ("5:memory:/path").
+static int64_t left_by_groups(void)
+{
+    char line[4096];
+    int64_t least = INT64_MAX;
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    if (f == NULL)
+        return least;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        line[strcspn(line, "\n")] = 0;
+        char *group = strchr(line, ':') != NULL ? strchr(strchr(line, ':') + 1, ':') : NULL;
+        if (group == NULL)
+            continue;
+        int64_t left = INT64_MAX;
+        if (strncmp(line, "0::", 3) == 0)
+            left = tightest("/sys/fs/cgroup", group + 1, "memory.max", "memory.current");
+        else if (strstr(line, ":memory:") != NULL)
+            left = tightest("/sys/fs/cgroup/memory", group + 1, "memory.limit_in_bytes",
+                            "memory.usage_in_bytes");
+        least = left < least ? left : least;
+    }
+    fclose(f);
+    return least;
+}
+
+int64_t system_available_bytes(void)
+{
+    int64_t machine = proc_bytes("/proc/meminfo", "MemAvailable"), groups = left_by_groups();
+    if (machine <= 0)
+        return groups < INT64_MAX ? groups : 0;
+    return machine < groups ? machine : groups;
+}
+
+#endif
 
 double system_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void system_cpu_name(char *out, size_t bytes)
+{
+    snprintf(out, bytes, "unknown processor");
+#ifdef __APPLE__
+    size_t length = bytes;
+    if (sysctlbyname("machdep.cpu.brand_string", out, &length, NULL, 0) != 0)
+        snprintf(out, bytes, "unknown processor");
+#else
+    char line[512];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (f == NULL)
+        return;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || value == NULL)
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        snprintf(out, bytes, "%.*s", (int)strcspn(value, "\t\n"), value);
+        break;
+    }
+    fclose(f);
+#endif
+}
+
+double system_thread_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 

@@ -6,7 +6,14 @@
 
 int64_t system_resident_bytes(void);      // of this process now; 0 if unknown
 int64_t system_peak_resident_bytes(void); // highest so far (VmHWM on Linux); 0 if unknown
-double system_seconds(void);              // monotonic
+// What this machine could still give this process: free memory and what the system would make free,
+// or what the limits of its control groups leave. 0 if unknown.
+int64_t system_available_bytes(void);
+
+double system_seconds(void);        // monotonic
+double system_thread_seconds(void); // that this thread has computed
+
+void system_cpu_name(char *out, size_t bytes); // of the first processor; "unknown processor"
 
 bool system_is_terminal(int fd);
 int system_terminal_columns(int fd); // 80 if unknown

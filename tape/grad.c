@@ -171,6 +171,7 @@ static void run_backward(struct tape *t, struct node *n)
 {
     tape_push_work(t, n, n->backward_work_bytes);
     t->flops[PHASE_BACKWARD] += n->backward_flops;
+    t->class_flops[PHASE_BACKWARD][n->cost] += n->backward_flops;
     if (!t->arena.dry) {
         tape_bind(n);
         tape_break(t, n, PHASE_BACKWARD);

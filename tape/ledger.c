@@ -127,6 +127,11 @@ void ledger_settle(struct ledger *l, int64_t stranded_bytes)
     c->stranded_peak = highest(c->stranded_peak, stranded_bytes);
     c->live_peak = highest(c->live_peak, c->total_now - stranded_bytes);
     c->watch_peak = highest(c->watch_peak, c->total_now);
+    if (l->limit_bytes > 0 && c->total_now > l->limit_bytes && !l->is_over) {
+        l->is_over = true;
+        l->over_event = next_event(l) - 1;
+        l->over_bytes = c->total_now;
+    }
     if (c->total_now > c->total_peak) {
         c->total_peak = c->total_now;
         memcpy(c->at_peak, c->now, sizeof(c->at_peak));

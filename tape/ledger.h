@@ -92,6 +92,10 @@ struct ledger {
     int64_t lap_rows, lap_events; // so far in this lap; rows that live on from earlier included
     int64_t lap_first_event;      // its number
     bool keeps_history;           // a plan keeps every lap; a run keeps the last
+    int64_t limit_bytes;          // watched, not enforced; 0: none
+    bool is_over;                 // the total was above it ...
+    int64_t over_event;           // ... first after this event,
+    int64_t over_bytes;           // and was this
 };
 
 struct ledger_label {          // what a birth says of itself

@@ -67,33 +67,38 @@ struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
     return y;
 }
 
-static void mark(struct tensor *x)
+static bool mark(struct tensor *x)
 {
     struct tensor *owner = tensor_owner(x);
     owner->redo |= owner->data == NULL;
+    return owner->redo;
 }
 
-// Marks what backward of n reads and has not got, then what computing that takes.
-static void mark_missing(struct tape *t, const struct segment *s, struct node *n)
+// Marks what backward of n reads and has not got, then what computing that takes. False: nothing.
+static bool mark_missing(struct tape *t, const struct segment *s, struct node *n)
 {
+    bool any = false;
     for (int j = 0; j < n->in_count; j++)
         if (n->op->needs & (1u << j))
-            mark(n->in[j]);
+            any |= mark(n->in[j]);
     if (n->op->needs & NEEDS_OUT)
-        mark(n->out);
+        any |= mark(n->out);
     n->out->redo |= n->out->saved_bytes > 0 && n->out->saved == NULL;
+    any |= n->out->redo;
     for (int i = n->index; i >= s->first_node; i--) {
         struct node *m = &t->node[i];
         for (int j = 0; m->out->redo && j < m->in_count; j++)
             mark(m->in[j]);
     }
+    return any;
 }
 
 void segment_replay_for(struct tape *t, struct segment *s, struct node *n)
 {
+    if (!mark_missing(t, s, n))
+        return;
     enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_RECOMPUTE);
     int64_t flops = t->flops[PHASE_RECOMPUTE];
-    mark_missing(t, s, n);
     for (int i = s->first_node; i <= n->index; i++) {
         struct node *m = &t->node[i];
         if (m->out->redo)

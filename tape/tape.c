@@ -2,6 +2,7 @@
 
 #include "tape/blas.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,11 @@ __attribute__((noinline)) void tape_break(const struct tape *t, const struct nod
                                           enum ledger_phase phase)
 {
     __asm__ volatile("" : : "r"(t), "r"(n), "r"(phase)); // keep the call and its arguments
+}
+
+void tape_name(struct tape *t, const char *name)
+{
+    t->next_name = name;
 }
 
 struct tape *tape_at(struct tape *t, const char *file, int line)
@@ -111,12 +117,41 @@ static int64_t at_least_one(int64_t count)
     return count > 0 ? count : 1;
 }
 
+// A dry run that needs more addresses than there are ends here, not in a CHECK.
+struct full {
+    jmp_buf back;
+    struct error *e;
+};
+
+static void end_dry_run(struct arena *a, const struct ledger_label *label, int64_t bytes)
+{
+    struct full *f = a->on_full_user;
+    refuse(f->e,
+           "%s%s wants %lld bytes, and the system grants addresses for %lld in all: try a smaller "
+           "model, micro-batch or sequence",
+           label->name, label->suffix != NULL ? label->suffix : "", (long long)bytes,
+           (long long)a->cap_bytes);
+    longjmp(f->back, 1);
+}
+
+static bool run_dry(struct tape *t, tape_run_fn *fn, void *user, struct error *e)
+{
+    struct full full = {.e = e};
+    t->arena.on_full = end_dry_run;
+    t->arena.on_full_user = &full;
+    if (setjmp(full.back) != 0)
+        return false;
+    bool ok = fn(t, user, e);
+    t->arena.on_full = NULL;
+    return ok;
+}
+
 bool tape_measure(struct tape *t, int threads, tape_run_fn *fn, void *user, struct plan *plan,
                   struct error *e)
 {
     if (!tape_open(t, NULL, true, threads, e))
         return false;
-    bool ok = fn(t, user, e);
+    bool ok = run_dry(t, fn, user, e);
     struct plan counts = tape_plan(t);
     counts.bytes = t->arena.cap_bytes;
     counts.segment_count = at_least_one(counts.segment_count);
@@ -127,7 +162,7 @@ bool tape_measure(struct tape *t, int threads, tape_run_fn *fn, void *user, stru
     tape_close(t);
     if (!ok || !tape_open(t, &counts, true, threads, e))
         return false;
-    ok = fn(t, user, e);
+    ok = run_dry(t, fn, user, e);
     *plan = counts;
     plan->bytes = tape_plan(t).bytes;
     if (!ok)
@@ -288,7 +323,23 @@ static void name_node(const struct tape *t, struct node *n)
         if (t->scope[i].name[0] != 0) // a root scope is a lifetime without a name
             used += (size_t)snprintf(n->name + used, size - used, "%s.", t->scope[i].name);
     if (used < size)
-        snprintf(n->name + used, size - used, "%s", n->op->name);
+        snprintf(n->name + used, size - used, "%s",
+                 t->next_name != NULL ? t->next_name : n->op->name);
+}
+
+// Somebody reads x too late. Says who, and who had it last.
+static void explain_missing(const struct tape *t, const struct node *n, const struct tensor *x)
+{
+    fprintf(stderr, "%s (%s:%d) reads %s, ", n->name, n->file ? n->file : "?", n->line, x->name);
+    for (int i = 0; i < n->index; i++)
+        if (t->node[i].taken == x) {
+            fprintf(stderr,
+                    "which %s (%s:%d) took over for its output: read x before that op, or make\n"
+                    "what it takes over with an op of its own\n",
+                    t->node[i].name, t->node[i].file ? t->node[i].file : "?", t->node[i].line);
+            return;
+        }
+    fprintf(stderr, "which a scope gave back: only what tape_leave keeps outlives it\n");
 }
 
 static struct node *new_node(struct tape *t, const struct op *op, int in_count,
@@ -309,12 +360,12 @@ static struct node *new_node(struct tape *t, const struct op *op, int in_count,
         if (t->scope[i].has_cost)
             n->cost = t->scope[i].cost;
     name_node(t, n);
+    t->next_name = NULL;
     n->out = new_tensor(t);
     n->out->name = n->name;
     for (int i = 0; i < in_count; i++) {
         if (tensor_is_missing(in[i]))
-            fprintf(stderr, "%s reads %s, which another op took over or a scope gave back\n",
-                    n->name, in[i]->name);
+            explain_missing(t, n, in[i]);
         CHECK(!tensor_is_missing(in[i]));
         CHECK(op->reads_views || tensor_is_contiguous(in[i]));
         n->in[i] = in[i];
@@ -342,7 +393,7 @@ static void hold_for_backward(struct node *n)
     if (!n->out->wants_grad)
         return;
     for (int i = 0; i < n->in_count; i++)
-        if (n->op->needs & (1u << i))
+        if ((n->op->needs & (1u << i)) && !n->in[i]->is_persistent)
             n->in[i]->holders++;
     if (n->op->needs & NEEDS_OUT)
         n->out->holders++;
@@ -423,6 +474,7 @@ void tape_compute(struct tape *t, struct node *n, enum arena_end end, enum ledge
     place(t, n, end, phase);
     tape_push_work(t, n, n->forward_work_bytes);
     t->flops[phase] += n->forward_flops;
+    t->class_flops[phase][n->cost] += n->forward_flops;
     if (!t->arena.dry) {
         if (from != NULL)
             from->data = taken_data;

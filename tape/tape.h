@@ -69,10 +69,12 @@ struct tape {
     struct plan cap, max; // of the tables: their sizes, and the highest counts so far
     struct scope scope[SCOPES_MAX];
     int scope_count;
-    const char *file; // who asks
+    const char *next_name; // of the next node; NULL: its op's
+    const char *file;      // who asks
     int line;
-    struct segment *open;       // the segment being recorded
-    int64_t flops[PHASE_COUNT]; // done so far, as the ops count them
+    struct segment *open;                         // the segment being recorded
+    int64_t flops[PHASE_COUNT];                   // done so far, as the ops count them
+    int64_t class_flops[PHASE_COUNT][COST_COUNT]; // the same, by what they cost
 };
 
 // Opens an arena and the tape's tables in it. plan NULL and dry: boundless. A plan from a dry run,
@@ -86,7 +88,8 @@ struct plan tape_plan_small(int64_t bytes); // a few thousand nodes, and `bytes`
 
 // Runs fn twice on memory that may not be touched: once to count what the tables need, once with
 // tables of that size. Leaves t open and dry, for a look at its ledger; close it when done.
-// fn makes parameters and takes steps through t, exactly as the real run will.
+// fn makes parameters and takes steps through t, exactly as the real run will. If addresses run out
+// (tens of TB), fn is left where it is and the measurement refused: fn holds nothing but through t.
 typedef bool tape_run_fn(struct tape *t, void *user, struct error *e);
 bool tape_measure(struct tape *t, int threads, tape_run_fn *fn, void *user, struct plan *plan,
                   struct error *e);
@@ -119,6 +122,9 @@ void tape_scope_cost(struct tape *t, enum op_cost cost);
 void tape_segment_begin(struct tape *t, enum tape_policy policy, struct tensor *in,
                         const char *format, ...) __attribute__((format(printf, 4, 5)));
 struct tensor *tape_segment_end(struct tape *t, struct tensor *y);
+
+// Names the next node: "c_fc" rather than its op's "linear". The text must live until then.
+void tape_name(struct tape *t, const char *name);
 
 // Remembers who asks next, and returns t: the wrappers in tape/ops/ops.h call it.
 struct tape *tape_at(struct tape *t, const char *file, int line);

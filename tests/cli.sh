@@ -15,8 +15,10 @@ trap 'exit 1' INT TERM
 dir="$place/it's a Prüfung"
 mkdir "$dir" || exit 1
 text="$dir/te xt.txt"
-awk 'BEGIN { for (i = 0; i < 160; i++) print i % 7, "times", i, "cats sat on", (i * i) % 11, "mats." }' \
-    >"$text"
+awk 'BEGIN {
+    for (i = 0; i < 160; i++)
+        print i % 7, "times", i, "cats sat on", (i * i) % 11, "mats."
+}' >"$text"
 
 failures=0
 fail() {
@@ -35,7 +37,7 @@ small='--layers 1 --heads 2 --width 16 --context 16'
 
 # Runs the program; its words go to $dir/log.
 run() {
-    "$memtape" "$@" >"$dir/log" 2>&1 || { fail "status $?: memtape $*"; sed 's/^/    /' "$dir/log"; }
+    "$memtape" "$@" >"$dir/log" 2>&1 || fail "status $?: memtape $*: $(cat "$dir/log")"
 }
 
 same() { # what it is, two files
@@ -63,7 +65,9 @@ flat() {
 }
 
 value() { # file, path
-    flat "$1" | awk -v path="$2" '$1 == path { print $2; found = 1 } END { if (!found) print "none" }'
+    flat "$1" | awk -v path="$2" '
+        $1 == path { print $2; found = 1 }
+        END { if (!found) print "none" }'
 }
 
 # A log without what a clock decides.
@@ -73,7 +77,8 @@ timeless() {
 
 is_json() { # what it is, file
     if command -v python3 >/dev/null; then
-        python3 -m json.tool <"$2" >/dev/null 2>"$dir/log" || fail "$1 is no JSON: $(cat "$dir/log")"
+        PYTHONIOENCODING=utf-8:strict python3 -m json.tool <"$2" >/dev/null 2>"$dir/log" ||
+            fail "$1 is no JSON: $(cat "$dir/log")"
     else
         [ "$(grep -c '[{[]$' "$2")" = "$(grep -c '^ *[]}],*$' "$2")" ] || fail "$1 is no JSON"
     fi

@@ -153,7 +153,8 @@ refused 'no snapshot' -- eval "$dir"
 refused 'no snapshot' -- info "$dir/file"
 refused '--resume' '--init' -- train --resume "$whole" --init "$whole"
 refused 'snapshot' '--out' -- train --resume "$whole/snapshot"
-for change in '--width 32' '--layers 2' '--context 32' '--vocab 99' '--no-tie' '--no-bias' '--heads 4'; do
+for change in '--width 32' '--layers 2' '--context 32' '--vocab 99' '--no-tie' '--no-bias' \
+    '--heads 4'; do
     refused "$whole" 'another model' -- train --resume "$whole" --steps 3 $change
 done
 refused 'width' '16' '32' -- train --resume "$whole" --width 32
@@ -212,5 +213,6 @@ fresh
 cp "$dir/later/snapshot/optimizer.safetensors" "$damaged/snapshot/"
 read_damaged 'an optimizer of another step' 'resume'
 
-diff -r "$whole" "$dir/kept" >"$dir/log" || { fail 'a refused command changed the run'; cat "$dir/log"; }
+diff -r "$whole" "$dir/kept" >"$dir/log" ||
+    fail "a refused command changed the run: $(cat "$dir/log")"
 finish

@@ -68,7 +68,8 @@ is_json 'the ledger' "$dir/rows.json"
     fail 'JSON and CSV differ on what lives to the end'
 [ "$(value "$dir/rows.json" total.tensors)" = "$rows" ] || fail 'the total of the JSON'
 [ "$(wc -l <"$dir/table")" -eq $((rows + 3)) ] || fail "a table of $(wc -l <"$dir/table") lines"
-tail -n 1 "$dir/table" | grep -q "^total: $rows tensors" || fail "no total: $(tail -n 1 "$dir/table")"
+tail -n 1 "$dir/table" | grep -q "^total: $rows tensors" ||
+    fail "no total: $(tail -n 1 "$dir/table")"
 grep -q 'eval\|generate' "$dir/rows.csv" && fail 'rows that are not of the step'
 
 "$memtape" ledger --data "$text" $small --sort bytes --top 7 --quiet --csv - >"$dir/top.csv"
@@ -76,7 +77,7 @@ grep -q 'eval\|generate' "$dir/rows.csv" && fail 'rows that are not of the step'
 sed 1d "$dir/rows.csv" | sort -t , -k 5,5nr -k 8,8n | head -n 7 >"$dir/sorted"
 sed 1d "$dir/top.csv" >"$dir/top"
 same '--sort bytes --top 7' "$dir/top" "$dir/sorted"
-for options in '--model gpt2-xl --attention naive --dropout 0.1' '--model gpt2 --batch 512'; do
+for options in '--model gpt2' '--model gpt2-xl --attention naive --batch 1024'; do
     "$memtape" ledger $options >"$dir/table" || fail "ledger $options"
     awk -v options="$options" 'length($0) > 120 { print options ": a line of " length($0); exit }' \
         "$dir/table" >"$dir/bad"
@@ -101,15 +102,16 @@ tail -n 1 "$dir/table" | grep -q "^$count ops" || fail "ops ends: $(tail -n 1 "$
 
 # ---- the tape ----
 
-# Of each layer two norms, four linears, attention, gelu and two sums; around them the embedding, and
-# a norm, a linear and the loss.
+# Of each layer two norms, four linears, attention, gelu and two sums; around them the embedding,
+# and a norm, a linear and the loss.
 for layers in 1 3; do
     nodes=$((4 + 10 * layers))
     "$memtape" tape --data "$text" $small --layers $layers --json "$dir/tape.json" >"$dir/table"
     is_json 'the tape' "$dir/tape.json"
     [ "$(value "$dir/tape.json" node_count)" = $nodes ] || fail "not $nodes nodes"
     [ "$(grep -c '"formula":' "$dir/tape.json")" = $nodes ] || fail "not $nodes nodes in the JSON"
-    [ "$(grep -c '^ *[0-9]*  [a-z].*: .* = ' "$dir/table")" = $nodes ] || fail "not $nodes in the table"
+    [ "$(grep -c '^ *[0-9]*  [a-z].*: .* = ' "$dir/table")" = $nodes ] ||
+        fail "not $nodes in the table"
     tail -n 1 "$dir/table" | grep -q "^$nodes nodes, $layers segments" ||
         fail "the tape ends: $(tail -n 1 "$dir/table")"
 done
@@ -141,6 +143,7 @@ keeps_agree() {
 }
 keeps_agree --layers 2
 keeps_agree --layers 2 --dropout 0.1
+keeps_agree --layers 2 --dropout 0.1 --attention naive
 keeps_agree --layers 3 --checkpoint full
 "$memtape" tape --data "$text" $small --checkpoint full >"$dir/table"
 grep -q 'recomputed in0 = h.0.mlp.gelu' "$dir/table" || fail 'checkpoint full recomputes nothing'
@@ -167,7 +170,8 @@ grep -q 'adamw' "$dir/table" || fail 'info: optimizer'
 write() { # file, options
     file=$1
     shift
-    "$memtape" generate "$out" --prompt 'cats ' --sample-tokens 60 "$@" >"$dir/$file" 2>"$dir/log" ||
+    "$memtape" generate "$out" --prompt 'cats ' --sample-tokens 60 "$@" \
+        >"$dir/$file" 2>"$dir/log" ||
         fail "generate $*: $(cat "$dir/log")"
 }
 write first --seed 5
@@ -182,7 +186,8 @@ same 'temperature 0, whatever the seed' "$dir/greedy" "$dir/greedy2"
 write greedy3 --top-k 1 --seed 3
 same 'the likeliest one' "$dir/greedy" "$dir/greedy3"
 head -c 5 "$dir/first" | grep -q '^cats $' || fail 'the text does not begin with the prompt'
-[ "$(wc -c <"$dir/first")" -eq 66 ] || fail "5 + 60 characters and a line break: $(wc -c <"$dir/first")"
+[ "$(wc -c <"$dir/first")" -eq 66 ] ||
+    fail "5 + 60 characters and a line break: $(wc -c <"$dir/first")"
 write json --seed 5 --json "$dir/text.json"
 same 'text beside JSON' "$dir/first" "$dir/json"
 is_json 'generate' "$dir/text.json"
@@ -191,7 +196,7 @@ grep -qF "\"text\": \"$(cat "$dir/flat")\"" "$dir/text.json" || fail 'the JSON h
 [ "$(value "$dir/text.json" tokens)" = 60 ] || fail 'tokens of the JSON'
 value "$dir/text.json" memory.phases.generate | grep -q '^[1-9]' || fail 'no memory of generate'
 run train --data "$text" $small --tokenizer byte --steps 1 --out "$dir/bytes" --quiet
-"$memtape" generate "$dir/bytes" --prompt 'ü' --json "$dir/text.json" >/dev/null 2>&1 # any byte may come
+"$memtape" generate "$dir/bytes" --prompt 'ü' --json "$dir/text.json" >/dev/null 2>&1
 is_json 'bytes that are no text' "$dir/text.json"
 
 # ---- loss ----
@@ -201,11 +206,13 @@ evaluate() { # file, options
     shift
     "$memtape" eval "$out" --data "$text" --quiet --json "$dir/$file" "$@" >"$dir/log" ||
         fail "eval $*: $(cat "$dir/log")"
-    grep -q '^validation loss [0-9.]* over [0-9]* targets$' "$dir/log" || fail "eval: $(cat "$dir/log")"
+    grep -q '^validation loss [0-9.]* over [0-9]* targets$' "$dir/log" ||
+        fail "eval: $(cat "$dir/log")"
 }
 evaluate loss
 is_json 'eval' "$dir/loss"
-for change in '--micro-batch 1' '--micro-batch 5' '--micro-batch 100' '--threads 1' '--threads 3'; do
+for change in '--micro-batch 1' '--micro-batch 5' '--micro-batch 100' '--threads 1' \
+    '--threads 3'; do
     evaluate changed $change
     for key in val_loss targets; do
         [ "$(value "$dir/changed" $key)" = "$(value "$dir/loss" $key)" ] ||
@@ -214,11 +221,12 @@ for change in '--micro-batch 1' '--micro-batch 5' '--micro-batch 100' '--threads
 done
 all=$(($(wc -c <"$text")))
 [ "$(value "$dir/loss" targets)" = $((all - all * 9 / 10 - 1)) ] || fail 'not the whole split'
-run train --data "$text" --resume "$out" --steps 31 --eval-every 1 --eval-batches 0 --out "$dir/more" \
-    --json "$dir/train.json" --quiet
+run train --data "$text" --resume "$out" --steps 31 --eval-every 1 --eval-batches 0 \
+    --out "$dir/more" --json "$dir/train.json" --quiet
 out="$dir/more"
 evaluate loss
-[ "$(value "$dir/train.json" val_loss)" = "$(value "$dir/loss" val_loss)" ] || fail 'train and eval differ'
+[ "$(value "$dir/train.json" val_loss)" = "$(value "$dir/loss" val_loss)" ] ||
+    fail 'train and eval differ'
 
 # ---- help ----
 

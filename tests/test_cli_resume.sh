@@ -5,8 +5,8 @@
 
 options="$small --dropout 0.1 --batch 4 --micro-batch 3 --sample-tokens 0 --quiet"
 
-random() { # hundredths of a second below $1, as 0.xx
-    od -An -N2 -tu2 /dev/urandom | awk -v below="$1" '{ printf "%d.%02d\n", int($1 % below / 100), $1 % below % 100 }'
+random() { # seconds, as 0.xx: fewer than $1 hundredths, at most 100
+    od -An -N2 -tu2 /dev/urandom | awk -v below="$1" '{ printf "0.%02d\n", $1 % below }'
 }
 
 equal_runs() { # what happened, directory, reference
@@ -16,7 +16,8 @@ equal_runs() { # what happened, directory, reference
     for file in model optimizer; do
         same "$1: $file" "$2/snapshot/$file.safetensors" "$3/snapshot/$file.safetensors"
     done
-    [ "$(ls -A "$2" | tr '\n' ' ')" = 'config.txt log.jsonl snapshot ' ] || fail "$1 left: $(ls -A "$2")"
+    [ "$(ls -A "$2" | tr '\n' ' ')" = 'config.txt log.jsonl snapshot ' ] ||
+        fail "$1 left: $(ls -A "$2")"
 }
 
 # ---- 10 steps = 4 + save + new process + 6, in the middle of an epoch and at its end ----
@@ -39,7 +40,8 @@ done
 # Elsewhere: the run that is resumed stays as it is.
 cp -R "$dir/part random 4" "$dir/before"
 run train --resume "$dir/part random 4" --steps 12 --out "$dir/elsewhere" --quiet
-diff -r "$dir/part random 4" "$dir/before" >"$dir/log" || fail "--out does not spare the resumed run: $(cat "$dir/log")"
+diff -r "$dir/part random 4" "$dir/before" >"$dir/log" ||
+    fail "--out does not spare the resumed run: $(cat "$dir/log")"
 [ "$(wc -l <"$dir/elsewhere/log.jsonl")" -eq 2 ] || fail 'the log elsewhere is not of 2 steps'
 
 # A resumed run that is done says so by doing nothing.
@@ -55,7 +57,7 @@ run train --resume "$dir/marks" --steps 3 --quiet
 
 # ---- Ctrl-C at any moment ----
 
-steps=${MEMTAPE_STOP_STEPS:-500}
+steps=1500
 reference="$dir/reference"
 run train --data "$text" $options --steps $steps --out "$reference"
 
@@ -71,10 +73,11 @@ stop_at_random() { # signal, hundredths of a second, then how to train
     status=$?
 }
 
-interrupted=0
-for round in 1 2 3 4; do
+interrupted=0 round=0
+while [ $round -lt 4 ] || { [ $interrupted = 0 ] && [ $round -lt 20 ]; }; do
+    round=$((round + 1))
     part="$dir/interrupted $round"
-    stop_at_random INT 60 --data "$text" $options --steps $steps --out "$part"
+    stop_at_random INT 40 --data "$text" $options --steps $steps --out "$part"
     for again in 1 2; do
         [ -e "$part/snapshot" ] || break
         [ $status = 0 ] || {
@@ -83,7 +86,7 @@ for round in 1 2 3 4; do
             grep -q '^memtape train: stopped after step [0-9]*; go on with --resume' "$dir/log" ||
                 fail "stopped after $wait s: $(cat "$dir/log")"
         }
-        stop_at_random INT 40 --resume "$part" --quiet
+        stop_at_random INT 20 --resume "$part" --quiet
     done
     if [ -e "$part/snapshot" ]; then
         run train --resume "$part" --quiet
@@ -92,26 +95,27 @@ for round in 1 2 3 4; do
     fi
     equal_runs "round $round, interrupted after $wait s" "$part" "$reference"
 done
-[ $interrupted -gt 0 ] || fail 'no run was interrupted: raise MEMTAPE_STOP_STEPS'
+[ $interrupted -gt 0 ] || fail 'no run was interrupted'
 
 # ---- kill -9 at any moment, saving all the time ----
 
 part="$dir/killed"
-killed=0
+killed=0 saved=
 for round in 1 2 3 4 5 6 7 8 9 10; do
-    if [ -e "$part/snapshot" ]; then
+    if [ -n "$saved" ]; then
         stop_at_random KILL 30 --resume "$part" --save-every 1 --steps $steps --quiet
     else
         stop_at_random KILL 30 --data "$text" $options --save-every 1 --steps $steps --out "$part"
     fi
     [ $status = 137 ] && killed=$((killed + 1))
-    [ -e "$part/snapshot" ] || continue
+    [ ! -e "$part/snapshot" ] || saved=yes # and from then on there always is one
+    [ -n "$saved" ] || continue
     run info "$part"
     "$memtape" generate "$part" --sample-tokens 1 >/dev/null 2>"$dir/log" ||
         fail "killed after $wait s, round $round: $(cat "$dir/log")"
 done
-[ $killed -gt 0 ] || fail 'no run was killed: raise MEMTAPE_STOP_STEPS'
-[ -e "$part/snapshot" ] || fail 'killed runs left no snapshot at all'
+[ $killed -gt 0 ] || fail 'no run was killed'
+[ -n "$saved" ] || fail 'killed runs left no snapshot at all'
 run train --resume "$part" --save-every 0 --steps $steps --quiet
 rm -rf "$part/snapshot.memtape-tmp" # may be left behind by a kill that comes after the exchange
 equal_runs "killed $killed times" "$part" "$reference"

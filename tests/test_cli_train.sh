@@ -21,10 +21,12 @@ while IFS= read -r line; do
     *) fail "line $step of the log: $line" ;;
     esac
 done <"$out/log.jsonl"
-[ "$(grep -c val_loss "$out/log.jsonl")" = 2 ] || fail 'two validations, as many lines with val_loss'
+[ "$(grep -c val_loss "$out/log.jsonl")" = 2 ] ||
+    fail 'two validations, as many lines with val_loss'
 [ "$(ls "$out/snapshot" | tr '\n' ' ')" = 'model.safetensors optimizer.safetensors ' ] ||
     fail "a snapshot of: $(ls "$out/snapshot")"
-[ "$(ls -A "$out" | tr '\n' ' ')" = 'config.txt log.jsonl snapshot ' ] || fail "left: $(ls -A "$out")"
+[ "$(ls -A "$out" | tr '\n' ' ')" = 'config.txt log.jsonl snapshot ' ] ||
+    fail "left: $(ls -A "$out")"
 
 report="$dir/report.json"
 [ "$(value "$report" model.params)" = 3920 ] || fail "params: $(value "$report" model.params)"
@@ -36,7 +38,8 @@ for key in memory.peak_phase memory.peak_tensor; do
     value "$report" $key | grep -q '^"[a-z]' || fail "$key: $(value "$report" $key)"
 done
 for category in weights gradients master_weights optimizer_state saved_activations recomputed \
-    activation_gradients workspace batch kv_cache communication bookkeeping padding stranded outside; do
+    activation_gradients workspace batch kv_cache communication bookkeeping padding stranded \
+    outside; do
     for when in at_peak peak now; do
         value "$report" memory.categories.$category.$when | grep -q '^[0-9]*$' ||
             fail "no memory.categories.$category.$when"
@@ -73,9 +76,10 @@ bytes_of() { # what must be equal
     flat "$1" | grep '^memory\.\|^model\.\|^flops\.' | grep -v '\.outside\.'
 }
 plan_equals() { # options
+    [ -n "$builtin" ] || set -- --data "$text" "$@"
     for program in "$memtape" $f64; do
-        "$program" plan --data "$text" $small --json "$dir/plan.json" --quiet "$@" &&
-            "$program" train --data "$text" $small --steps 2 --json "$dir/train.json" --quiet "$@" ||
+        "$program" plan $small --json "$dir/plan.json" --quiet "$@" &&
+            "$program" train $small --steps 2 --json "$dir/train.json" --quiet "$@" ||
             fail "$program: plan or train failed with $*"
         bytes_of "$dir/plan.json" | grep -v '^flops' >"$dir/plan"
         bytes_of "$dir/train.json" | grep -v '^flops' >"$dir/train"
@@ -85,7 +89,7 @@ plan_equals() { # options
         adds_up "$dir/train.json"
     done
 }
-f64=${MEMTAPE_F64:-}
+f64=${MEMTAPE_F64:-} builtin=
 plan_equals
 plan_equals --dropout 0.1 --threads 3
 plan_equals --attention naive --eval-every 1
@@ -96,7 +100,10 @@ plan_equals --checkpoint full --layers 2 --attention naive --micro-batch 7
 plan_equals --batch 5 --micro-batch 2 --eval-every 1
 plan_equals --optimizer sgd --no-tie --no-bias
 plan_equals --eval-every 1 --batch 2 --sample-tokens 0
-plan_equals --vocab 300 --prompt 'cats sat on mats' --sample-tokens 1 --batch 1 --seq 2
+builtin=yes # a plan that is told the vocabulary need not read the text, but for the prompt
+plan_equals --vocab 300 --prompt Whatever. --sample-tokens 1 --batch 1 --seq 2
+plan_equals --vocab 300 --checkpoint full
+builtin=
 plan_equals --tokenizer byte --top-k 5 --seq 7
 plan_equals --model tiny --layers 1 --threads 1
 
@@ -157,7 +164,10 @@ for change in '--threads 2' '--threads 3' '--micro-batch 5' '--micro-batch 1' \
     same "$change: the gradients" "$dir/one.grad" "$other.grad"
     case $change in
     *checkpoint*) ;; # said in the metadata
-    *) same "$change: the weights" "$dir/one/snapshot/model.safetensors" "$other/snapshot/model.safetensors" ;;
+    *)
+        same "$change: the weights" "$dir/one/snapshot/model.safetensors" \
+            "$other/snapshot/model.safetensors"
+        ;;
     esac
     same "$change: the optimizer" "$dir/one/snapshot/optimizer.safetensors" \
         "$other/snapshot/optimizer.safetensors"

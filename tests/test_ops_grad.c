@@ -152,6 +152,7 @@ static const struct grad_case cases[] = {
     {"linear", &op_linear_desc, linear, 2, {3, 2}, {{2, 5, 7}, {3, 7}}, 0},
     {"linear, bias", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{3, 5, 33}, {19, 33}, {19}}, 0},
     {"linear, tiles", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{2, 131, 3}, {67, 3}, {67}}, 0},
+    {"linear, slices", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{2, 3, 5}, {133, 5}, {133}}, 0},
     {"linear, wide", &op_linear_desc, linear_bias, 3, {2, 2, 1}, {{3, 133}, {2, 133}, {2}}, 0},
     {"layernorm", &op_layernorm_desc, layernorm, 2, {3, 1}, {{2, 5, 7}, {7}}, 0},
     {"layernorm, shift",

@@ -166,6 +166,11 @@ GRAPH(both_from_outside) // at the end of the segment e owns the gradient that x
     RETURN(f(op_gelu(t, plus(e, x))));
 }
 
+GRAPH(input_first_dropped) // a replay of the difference reads x again: nobody may take it over
+{
+    RETURN(f(op_gelu(t, op_sub(t, drop(x), e))));
+}
+
 GRAPH(outside_stream)
 {
     struct tensor *s = plus(e, g(x));
@@ -246,16 +251,17 @@ GRAPH(loss_inside) // probabilities are saved, or made again, inside the segment
 }
 
 static graph_fn *const graph[] = {
-    branch_right_before,  branch_ends_elementwise, dropped_branch,
-    branch_first,         twice_the_same,          branch_made_early,
-    owner_done_first,     elementwise_owner,       parallel_block,
-    stream_used_after,    borrower_reads_lender,   sum_lent_by_its_own_term,
-    sums_of_sums,         sum_lent_by_its_branch,  in_place_on_a_loan,
-    norm_nobody_needs,    norm_taken_over,         branch_needed_by_another,
-    doubled_input,        product_with_itself,     both_from_outside,
-    outside_stream,       nested_scopes,           attention_written_out,
-    attention_scopes,     attention_tiled,         view_and_whole,
-    result_needed_inside, result_not_last,         loss_inside,
+    branch_right_before,   branch_ends_elementwise, dropped_branch,
+    branch_first,          twice_the_same,          branch_made_early,
+    owner_done_first,      elementwise_owner,       parallel_block,
+    stream_used_after,     borrower_reads_lender,   sum_lent_by_its_own_term,
+    sums_of_sums,          sum_lent_by_its_branch,  in_place_on_a_loan,
+    norm_nobody_needs,     norm_taken_over,         branch_needed_by_another,
+    doubled_input,         product_with_itself,     both_from_outside,
+    input_first_dropped,   outside_stream,          nested_scopes,
+    attention_written_out, attention_scopes,        attention_tiled,
+    view_and_whole,        result_needed_inside,    result_not_last,
+    loss_inside,
 };
 
 // ---- losses ----

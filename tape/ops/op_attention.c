@@ -48,11 +48,8 @@ static void attention_infer(struct tape *t, struct node *n)
     n->forward_work_bytes = t->threads * (int64_t)sizeof(real) * TILE;
     n->backward_work_bytes = t->threads * (int64_t)sizeof(real) * (2 * TILE + QUERIES);
     // Two products forward and five backward over the lower triangle of tiles.
-    int64_t pairs = 0;
-    for (int64_t i = 0; i < time; i += QUERIES)
-        for (int64_t j = 0; j <= i; j += KEYS)
-            pairs +=
-                tile_at(i / QUERIES, time, QUERIES).count * tile_at(j / KEYS, time, KEYS).count;
+    int64_t full = time / QUERIES, rest = time % QUERIES; // KEYS is QUERIES
+    int64_t pairs = QUERIES * KEYS * (full * (full + 1) / 2) + rest * time;
     int64_t product = 2 * b * (qkv->dim[2] / 3) * pairs;
     n->forward_flops = 2 * product + 10 * b * heads * pairs;
     n->backward_flops = 5 * product + 14 * b * heads * pairs;

@@ -16,8 +16,9 @@ enum { ROW_TILE = 128, SLICE = 96, SLICE_UNIT = 8 };
 
 struct linear {
     int64_t samples, rows, in, out;
-    int64_t in_slice, out_slice; // columns of a slice
-    int64_t in_slices, out_slices, row_tiles;
+    int64_t row_tile, in_slice, out_slice; // of y and dx
+    int64_t dw_in_slice, dw_out_slice;     // of dw
+    int64_t row_tiles, in_slices, out_slices, dw_in_slices, dw_out_slices;
 };
 
 // Equal slices of about SLICE: 65 -> one, 128 -> two of 64, 384 -> four of 96.
@@ -27,18 +28,40 @@ static int64_t slice_of(int64_t columns)
     return tile_count(size, SLICE_UNIT) * SLICE_UNIT;
 }
 
-static struct linear shape_of(const struct node *n)
+#ifdef TAPE_ONE_GEMM
+// For `make bench-exact` alone: each product as one call per thread over the rows of all samples,
+// which is what the exact order is measured against. Its bits depend on batch and threads.
+static void cut_for_speed(struct linear *s, int threads)
+{
+    s->rows *= s->samples;
+    s->samples = 1;
+    s->row_tile = tile_count(s->rows, threads);
+    s->in_slice = s->dw_in_slice = s->in;
+    s->out_slice = s->out;
+    s->dw_out_slice = tile_count(s->out, threads);
+}
+#endif
+
+static struct linear shape_of(const struct tape *t, const struct node *n)
 {
     const struct tensor *x = n->in[0], *w = n->in[1];
     struct linear s = {.samples = tensor_samples(x),
                        .rows = tensor_rows(x),
                        .in = w->dim[1],
                        .out = w->dim[0],
-                       .in_slice = slice_of(w->dim[1]),
-                       .out_slice = slice_of(w->dim[0])};
+                       .row_tile = ROW_TILE};
+    s.in_slice = s.dw_in_slice = slice_of(s.in);
+    s.out_slice = s.dw_out_slice = slice_of(s.out);
+#ifdef TAPE_ONE_GEMM
+    cut_for_speed(&s, t->threads);
+#else
+    (void)t;
+#endif
+    s.row_tiles = tile_count(s.rows, s.row_tile);
     s.in_slices = tile_count(s.in, s.in_slice);
     s.out_slices = tile_count(s.out, s.out_slice);
-    s.row_tiles = tile_count(s.rows, ROW_TILE);
+    s.dw_in_slices = tile_count(s.in, s.dw_in_slice);
+    s.dw_out_slices = tile_count(s.out, s.dw_out_slice);
     return s;
 }
 
@@ -63,15 +86,14 @@ static void linear_infer(struct tape *t, struct node *n)
 // Which rows tile number `task` of one slice has, counted over all samples.
 static struct tile rows_of(const struct linear *s, int64_t task)
 {
-    struct tile r = tile_at(task % s->row_tiles, s->rows, ROW_TILE);
+    struct tile r = tile_at(task % s->row_tiles, s->rows, s->row_tile);
     r.from += task / s->row_tiles * s->rows;
     return r;
 }
 
 static void linear_forward(struct tape *t, struct node *n)
 {
-    (void)t;
-    struct linear s = shape_of(n);
+    struct linear s = shape_of(t, n);
     const real *x = n->in[0]->data, *w = n->in[1]->data;
     const real *b = n->in_count == 3 ? n->in[2]->data : NULL;
     real *y = n->out->data;
@@ -111,11 +133,11 @@ static void bias_gradient(const struct linear *s, const real *dy, struct tile o,
 static void weight_gradient(const struct linear *s, const real *dy, const real *x, real *dw,
                             real *db)
 {
-    int64_t tasks = s->out_slices * s->in_slices;
+    int64_t tasks = s->dw_out_slices * s->dw_in_slices;
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < tasks; task++) {
-        struct tile o = tile_at(task / s->in_slices, s->out, s->out_slice);
-        struct tile c = tile_at(task % s->in_slices, s->in, s->in_slice);
+        struct tile o = tile_at(task / s->dw_in_slices, s->out, s->dw_out_slice);
+        struct tile c = tile_at(task % s->dw_in_slices, s->in, s->dw_in_slice);
         for (int64_t row = 0; dw != NULL && row < s->samples * s->rows; row += s->rows)
             blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, c.count, s->rows, 1,
                       dy + row * s->out + o.from, s->out, x + row * s->in + c.from, s->in, 1,
@@ -127,8 +149,7 @@ static void weight_gradient(const struct linear *s, const real *dy, const real *
 
 static void linear_backward(struct tape *t, struct node *n)
 {
-    (void)t;
-    struct linear s = shape_of(n);
+    struct linear s = shape_of(t, n);
     if (n->dx[0] != NULL)
         input_gradient(&s, n->dy, n->in[1]->data, n->dx[0], n->adds[0]);
     for (int i = 1; i < n->in_count; i++)
