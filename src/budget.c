@@ -99,16 +99,7 @@ static void suggestions(FILE *f, const struct run *r, const struct settings *s)
     int count = suggest(list, r->config, s, r->use, budget_limit(r->config));
     if (count > 0)
         fprintf(f, "  what would fit, cheapest first, as options to append:\n");
-    for (int i = 0; i < count; i++) {
-        const struct suggestion *g = &list[i];
-        fprintf(f, "    %-44s  %15lld bytes, ", g->options, (long long)g->cost.peak_bytes);
-        if (g->changes[0] != 0)
-            fprintf(f, "%s\n", g->changes);
-        else
-            fprintf(f, "%+.1f%% compute, %lld pass%s%s\n", g->compute_percent,
-                    (long long)g->cost.passes, g->cost.passes == 1 ? "" : "es",
-                    g->rounds_differently ? ", rounds differently" : "");
-    }
+    suggest_print(f, list, count);
     if (count == 0)
         fprintf(f, "  neither micro-batches nor recomputation nor a smaller batch or seq would "
                    "fit: try a smaller model\n");

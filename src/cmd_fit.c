@@ -226,8 +226,7 @@ static bool find(struct fit *f, struct error *e)
     pick_front(f);
     if (f->count > 0)
         return verify_best(f, e);
-    f->smaller_count =
-        suggest_smaller(f->smaller, &f->config, &f->settings, CONFIG_TRAIN, f->limit_bytes);
+    f->smaller_count = suggest(f->smaller, &f->config, &f->settings, CONFIG_TRAIN, f->limit_bytes);
     return true;
 }
 
@@ -256,10 +255,11 @@ static double recompute_percent(const struct cost *c)
 static void way_line(const struct fit *f, const struct way *w, const char *name)
 {
     char peak[TEXT_NUMBER_BYTES];
-    printf("  %-58s %15lld %9s %6.1f%% %8.1f%% %10.1f ms\n", name, (long long)w->cost.peak_bytes,
+    bool is_short = w->seconds < 10;
+    printf("  %-58s %15lld %9s %6.1f%% %8.1f%% %10.1f %s\n", name, (long long)w->cost.peak_bytes,
            text_from_bytes(w->cost.peak_bytes, peak),
            100 * (double)w->cost.peak_bytes / (double)f->limit_bytes, recompute_percent(&w->cost),
-           1e3 * w->seconds);
+           is_short ? 1e3 * w->seconds : w->seconds, is_short ? "ms" : "s");
 }
 
 static void print(const struct fit *f)
@@ -346,12 +346,11 @@ static bool write_json(const struct fit *f, struct error *e)
 
 static int say_nothing_fits(const struct fit *f)
 {
-    fprintf(stderr, "memtape fit: nothing that keeps the training holds %lld bytes or less%s\n",
+    fprintf(stderr, "memtape fit: nothing that keeps what was said holds %lld bytes or less%s\n",
             (long long)f->limit_bytes,
-            f->smaller_count > 0 ? "; the smallest changes that would fit:" : "");
-    for (int i = 0; i < f->smaller_count; i++)
-        fprintf(stderr, "    %-58s %15lld bytes, %s\n", f->smaller[i].options,
-                (long long)f->smaller[i].cost.peak_bytes, f->smaller[i].changes);
+            f->smaller_count > 0 ? "; the smallest changes that would fit:"
+                                 : "; try a smaller --width or --model");
+    suggest_print(stderr, f->smaller, f->smaller_count);
     return EXIT_REFUSED;
 }
 

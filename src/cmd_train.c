@@ -29,13 +29,7 @@ struct training { // what the loop carries
 
 static bool save(struct training *t, struct error *e)
 {
-    struct snapshot_info info = {.model = t->config.model, .step = t->run.step.steps_done};
-    if (t->settings.out == NULL)
-        return true;
-    snprintf(info.optimizer, sizeof(info.optimizer), "%s",
-             optimizer_name(t->config.step.optimizer.kind));
-    tokenizer_to_text(&t->config.data.tokenizer, info.tokenizer);
-    return snapshot_write(t->snapshot_dir, &info, &t->run.gpt.params, e);
+    return t->settings.out == NULL || run_save(&t->run, t->snapshot_dir, e);
 }
 
 static bool open_out(struct training *t, struct error *e)
@@ -62,7 +56,7 @@ static bool one_step(struct training *t, struct error *e)
     batch_fill(&c->data, &c->shape, r->step.steps_done, r->step.tokens, r->step.targets);
     if (!step_gradients(&r->step, &r->tape, &t->result, e))
         return false;
-    if (t->settings.save_gradients != NULL && r->step.steps_done == c->snapshot.step &&
+    if (t->settings.save_gradients != NULL && r->step.steps_done == t->progress.first_step &&
         !snapshot_write_gradients(t->settings.save_gradients, &r->gpt.params, e))
         return false;
     step_update(&r->step, &r->tape, &t->result);

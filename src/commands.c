@@ -36,8 +36,8 @@ bool command_begin(const struct command *c, struct settings *s, int argc, char *
     return false;
 }
 
-bool command_measure(struct run *r, struct config *c, const struct settings *s,
-                     enum config_use use, struct error *e)
+bool command_measure(struct run *r, struct config *c, const struct settings *s, enum config_use use,
+                     struct error *e)
 {
     if (!run_measure(r, c, use, e))
         return false;
@@ -49,8 +49,8 @@ bool command_measure(struct run *r, struct config *c, const struct settings *s,
     return false;
 }
 
-bool command_open(struct run *r, struct config *c, const struct settings *s,
-                  enum config_use use, struct error *e)
+bool command_open(struct run *r, struct config *c, const struct settings *s, enum config_use use,
+                  struct error *e)
 {
     return command_measure(r, c, s, use, e) && run_reserve(r, e);
 }

@@ -14,6 +14,7 @@ int cmd_ledger(int argc, char **argv);
 int cmd_tape(int argc, char **argv);
 int cmd_ops(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
 
@@ -26,10 +27,10 @@ int command_refuse(const char *command, const struct error *e);
 // Config c measured, and held to its --budget. False: e says why not, or all has been said and e is
 // empty (command_refuse then adds nothing). The first leaves the dry run open, the second the real
 // one. Refused runs hold nothing.
-bool command_measure(struct run *r, struct config *c, const struct settings *s,
-                     enum config_use use, struct error *e);
-bool command_open(struct run *r, struct config *c, const struct settings *s,
-                  enum config_use use, struct error *e);
+bool command_measure(struct run *r, struct config *c, const struct settings *s, enum config_use use,
+                     struct error *e);
+bool command_open(struct run *r, struct config *c, const struct settings *s, enum config_use use,
+                  struct error *e);
 
 struct command {
     const char *name, *summary, *operand; // operand: "DIR", or NULL

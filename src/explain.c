@@ -85,15 +85,15 @@ static void add_zero(struct explain *x, const struct run *r, int64_t shards)
     static const char *const what[RULES_ZERO_STAGES] = {"ZeRO 0", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
     double params = (double)params_count(&r->gpt.params);
     for (int stage = 1; stage < RULES_ZERO_STAGES; stage++)
-        because(add(x, (struct explain_row){.name = name[stage],
-                                            .what = what[stage],
-                                            .formula = rules_zero_formula(stage),
-                                            .source = zero_source,
-                                            .rule_bytes =
-                                                rules_zero_bytes(params, stage, (double)shards)}),
-                "Times P, of each of N = %lld devices; this program is one process and shards "
-                "nothing.",
-                (long long)shards);
+        because(
+            add(x, (struct explain_row){.name = name[stage],
+                                        .what = what[stage],
+                                        .formula = rules_zero_formula(stage),
+                                        .source = zero_source,
+                                        .rule_bytes =
+                                            rules_zero_bytes(params, stage, (double)shards)}),
+            "Times P, of each of N = %lld devices; this program is one process and shards nothing.",
+            (long long)shards);
 }
 
 // ---- activations -----------------------------------------------------------------------
@@ -149,8 +149,8 @@ static void add_left_out(struct explain *x, const struct measured *full,
                                         .source = layer_source,
                                         .has_exact = true,
                                         .exact_bytes = full->working_bytes}),
-            "With full recomputation one layer at a time is whole again in backward: its "
-            "activations, their gradients and scratch come on top.");
+            "With full recomputation a layer is whole again in backward, gradients and scratch on "
+            "top.");
     because(add(x, (struct explain_row){.name = "logits",
                                         .what = "logits",
                                         .formula = "4 sbv",
@@ -158,8 +158,8 @@ static void add_left_out(struct explain *x, const struct measured *full,
                                         .rule_bytes = rules_logits_bytes(l, (double)vocab),
                                         .has_exact = true,
                                         .exact_bytes = none->head_bytes}),
-            "Outside the formula of a layer and often forgotten. Here with the norm before the "
-            "head; probabilities and gradient take the logits' buffer over.");
+            "Outside the formula of a layer. Here with the final norm's output, statistics and "
+            "gradient.");
 }
 
 static bool add_layers(struct explain *x, const struct run *r, struct error *e)
@@ -203,26 +203,23 @@ static void add_kv(struct explain *x, const struct run *r)
                                   (double)(m->width / m->heads), sizeof(uint16_t));
     struct explain_row *row = add(x, (struct explain_row){.name = "kv_cache",
                                                           .what = "keys and values",
-                                                          .formula = "4 LaD",
+                                                          .formula = "4 LaD s",
                                                           .source = kv_source,
                                                           .rule_bytes = token * (double)m->context,
                                                           .has_exact = true,
                                                           .exact_bytes = exact});
-    because(row,
-            "2 x layers x heads x head size x 2 bytes = %.0f a token, times a context of %lld. %s",
-            token, (long long)m->context,
-            exact > 0 ? "Ours are numbers of 4 bytes."
-                      : "This plan's sample keeps none: it computes the window again.");
+    because(row, "%.0f a token, times a context of %lld. %s", token, (long long)m->context,
+            exact > 0 ? "Ours are numbers of 4 bytes." : "This plan's sample keeps no cache.");
 }
 
 bool explain_make(struct explain *x, const struct run *r, int64_t shards, struct error *e)
 {
     x->count = 0;
     add_states(x, r);
+    add_zero(x, r, shards);
     if (!add_layers(x, r, e))
         return false;
     add_kv(x, r);
-    add_zero(x, r, shards);
     return true;
 }
 
@@ -237,19 +234,22 @@ static void table_line(FILE *f, const struct explain_row *row)
         snprintf(exact, sizeof(exact), "%lld", (long long)row->exact_bytes);
     if (row->has_exact && row->rule_bytes > 0)
         snprintf(ratio, sizeof(ratio), "%.3f", (double)row->exact_bytes / row->rule_bytes);
-    fprintf(f, "  %-22s %-16s %15s %15s %7s  %s\n      %s\n", row->what, row->formula, rule, exact,
-            ratio, row->source, row->why);
+    fprintf(f, "  %-22s %-16s %17s %17s %8s\n      %s\n", row->what, row->formula, rule, exact,
+            ratio, row->why);
 }
 
 void explain_table(FILE *f, const struct explain *x)
 {
-    fprintf(f, "Textbook formulas beside this plan, in bytes. P parameters; s sequence, b "
-               "micro-batch, h width, a heads, v\nvocabulary, L layers, D head size; formulas are "
-               "of 16-bit numbers. None of them went into the plan.\n");
-    fprintf(f, "  %-22s %-16s %15s %15s %7s  %s\n", "what", "formula", "formula says", "this plan",
-            "ratio", "source");
-    for (int i = 0; i < x->count; i++)
+    fprintf(f,
+            "Textbook formulas beside this plan, in bytes; none of them went into the plan. P: "
+            "parameters,\ns sequence, b micro-batch, h width, a heads, v vocabulary, L layers, D "
+            "head size; 16-bit numbers.\n");
+    fprintf(f, "  %-22s %-16s %17s %17s %8s\n", "", "formula", "says", "this plan", "ratio");
+    for (int i = 0; i < x->count; i++) {
+        if (i == 0 || x->row[i].source != x->row[i - 1].source)
+            fprintf(f, "%s\n", x->row[i].source);
         table_line(f, &x->row[i]);
+    }
 }
 
 void explain_json(struct json *j, const struct explain *x)

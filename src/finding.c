@@ -2,7 +2,6 @@
 
 #include "tape/text.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -36,32 +35,32 @@ static void weights_alone(struct findings *f, const struct ledger_counts *c)
         text_from_bytes(c->total_peak, peak), times);
 }
 
-// Underscores become blanks; the first letter is a capital.
-static void words_of(const char *name, char out[32])
-{
-    snprintf(out, 32, "%s", name);
-    for (char *at = out; *at != 0; at++)
-        *at = *at == '_' ? ' ' : *at;
-    out[0] = (char)toupper((unsigned char)out[0]);
-}
-
 static void largest_part(struct findings *f, const struct ledger_counts *c)
 {
-    char name[32], part[TEXT_NUMBER_BYTES], added[TEXT_NUMBER_BYTES];
+    char name[32], part[TEXT_NUMBER_BYTES];
     int largest = 0;
     for (int i = 1; i < LEDGER_CATEGORY_COUNT; i++)
         if (c->at_peak[i] > c->at_peak[largest])
             largest = i;
-    words_of(ledger_category_name((enum ledger_category)largest), name);
-    int64_t side = ledger_activation_side(c), bytes = c->at_peak[largest];
-    double share = ratio(bytes, c->total_peak), side_share = ratio(side, c->total_peak);
-    say(f, "largest_part", bytes, share,
-        "%s: the largest part of the peak, %s (%.1f %%). What a pass adds to what stays "
-        "(activations, their gradients, scratch) is %s (%.1f %%); %s.",
-        name, text_from_bytes(bytes, part), 100 * share, text_from_bytes(side, added),
-        100 * side_share,
-        side_share > 0.5 ? "--checkpoint or a smaller --micro-batch cuts that"
-                         : "--checkpoint or a smaller --micro-batch can save no more than that");
+    int64_t bytes = c->at_peak[largest];
+    double share = ratio(bytes, c->total_peak);
+    snprintf(name, sizeof(name), "%s", ledger_category_name((enum ledger_category)largest));
+    for (char *at = name; *at != 0; at++)
+        *at = *at == '_' ? ' ' : *at;
+    say(f, "largest_part", bytes, share, "The largest part of the peak is %s: %s (%.1f %%).", name,
+        text_from_bytes(bytes, part), 100 * share);
+}
+
+static void pass_adds(struct findings *f, const struct ledger_counts *c)
+{
+    char side[TEXT_NUMBER_BYTES];
+    int64_t bytes = ledger_activation_side(c);
+    double share = ratio(bytes, c->total_peak);
+    say(f, "pass_adds", bytes, share,
+        "A pass adds %s to what stays (%.1f %%): activations, their gradients, scratch. %s",
+        text_from_bytes(bytes, side), 100 * share,
+        share > 0.5 ? "--checkpoint or a smaller --micro-batch cuts that."
+                    : "--checkpoint or a smaller --micro-batch can save no more than that.");
 }
 
 // ---- doubling --------------------------------------------------------------------------
@@ -131,6 +130,7 @@ void findings_make(struct findings *f, const struct run *r)
     f->count = 0;
     weights_alone(f, c);
     largest_part(f, c);
+    pass_adds(f, c);
     double_batch(f, r);
     double_sequence(f, r);
 }

@@ -180,3 +180,16 @@ void json_null(struct json *j, const char *key)
     begin(j, key);
     fputs("null", j->file);
 }
+
+void json_copy(struct json *j, const char *key, FILE *from)
+{
+    bool has_break = false;
+    begin(j, key);
+    for (int c = fgetc(from); c != EOF; c = fgetc(from)) {
+        if (has_break)
+            indent(j); // line breaks stand between items only, never in a string
+        has_break = c == '\n' && !j->in_line;
+        if (c != '\n')
+            fputc(c, j->file);
+    }
+}

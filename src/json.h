@@ -32,6 +32,7 @@ void json_real(struct json *j, const char *key, double value); // null if it is 
 void json_text(struct json *j, const char *key, const char *value);
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
+void json_copy(struct json *j, const char *key, FILE *from); // a file that holds one JSON value
 
 // A text in pieces, which may part a character. What is no UTF-8 becomes U+FFFD.
 void json_text_begin(struct json *j, const char *key);

@@ -21,6 +21,7 @@ enum option_group {     // which commands take it
     OPTIONS_SWEEP = 512,
     OPTIONS_FIT = 1024,
     OPTIONS_PLAN = 2048,
+    OPTIONS_CHECK = 4096,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
@@ -33,15 +34,17 @@ enum { SETTINGS_VALUES_BYTES = 1 << 13 };
 struct settings {
     const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint, *segments;
     const char *budget, *activation_budget;
+    const char *tokens, *against;
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
     const char *plot, *plot_y;
     const char *allow;
     const char *params;
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;
-    int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards;
+    int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards, slopes;
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
-    int bias, tie, quiet, help, run, cache, explain;
+    double ignore, tolerance;
+    int bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave
@@ -75,8 +78,8 @@ struct option_form {
 // False if these groups have no option whose name is the first `length` bytes of `name`.
 bool options_find(unsigned groups, const char *name, size_t length, struct option_form *form);
 
-// What is set in these groups as " --name value ..." for a POSIX shell; what does not fit in `bytes`
-// is cut off.
+// What is set in these groups as " --name value ..." for a POSIX shell; what does not fit in
+// `bytes` is cut off.
 void options_command(const struct settings *s, unsigned groups, char *out, size_t bytes);
 
 // Sets one option by its name, as the command line would.

@@ -124,15 +124,19 @@ static bool x_wants_log(const struct plot *p, double low, double high)
     return p->x_count == 2 ? high > 10 * low : unevenness(p, true) < unevenness(p, false);
 }
 
-// Are the values themselves far enough from each other to be the ticks?
+// Are the values themselves far enough from each other to be the ticks? (Words have to be.)
 static bool values_can_be_ticks(const struct plot *p)
 {
+    int widest = 0;
     if (p->has_words)
         return true;
     for (int i = 0; i < p->x_count; i++)
+        widest = plot_width(p->x_value[i].text) > widest ? plot_width(p->x_value[i].text) : widest;
+    double apart = 0.03 + 0.012 * widest; // of the axis, whatever draws it
+    for (int i = 0; i < p->x_count; i++)
         for (int j = 0; j < i; j++)
             if (fabs(plot_place(&p->x, p->x_value[i].at) - plot_place(&p->x, p->x_value[j].at)) <
-                0.07)
+                apart)
                 return false;
     return true;
 }
@@ -174,7 +178,7 @@ static void layout_y(struct plot *p)
             high = fmax(high, p->series[s].point[i].y);
         }
     // Where x is logarithmic, what is proportional to it is a straight line only if y is, too.
-    a->is_log = low > 0 && high > (p->x.is_log ? 4 : 10) * low;
+    a->is_log = low > 0 && high > (p->x.is_log ? 3 : 10) * low;
     a->tick_count = 0;
     if (a->is_log) {
         int step = ladder_step(low, high), top = rung_below(high, step);

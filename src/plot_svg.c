@@ -15,8 +15,9 @@ enum {
     RIGHT = 28,
     TOP = 70,
     HEIGHT = 300, // of the area between the axes
-    BELOW = 58,   // tick labels and the name of x
+    BELOW = 66,   // tick labels, in two rows if need be, and the name of x
     LEGEND_ROW = 21,
+    CHARACTER = 8, // a wide one, at size 12
     SMALL_ROW = 15,
     FOOTER_COLUMNS = 118,
     LEGEND_COLUMNS = 42, // of a name, if two stand side by side
@@ -64,7 +65,7 @@ struct sheet { // what stands where
     double legend_y, footer_y, height;
 };
 
-// Text between tags or in quotes.
+// Text between tags.
 static void escaped(FILE *f, const char *text, int count)
 {
     for (int i = 0; i < count && text[i] != 0; i++)
@@ -72,7 +73,6 @@ static void escaped(FILE *f, const char *text, int count)
         case '&': fputs("&amp;", f); break;
         case '<': fputs("&lt;", f); break;
         case '>': fputs("&gt;", f); break;
-        case '"': fputs("&quot;", f); break;
         default: fputc((unsigned char)text[i] < 0x20 ? ' ' : text[i], f);
         }
 }
@@ -101,6 +101,18 @@ static double at_y(const struct plot *p, double v)
 
 // ---- axes ------------------------------------------------------------------------------
 
+// Would labels under x touch if they stood in one row?
+static bool are_tight(const struct plot *p)
+{
+    for (int i = 1; i < p->x.tick_count; i++) {
+        const struct plot_tick *a = &p->x.tick[i - 1], *b = &p->x.tick[i];
+        double room = at_x(p, b->at) - at_x(p, a->at);
+        if ((plot_width(a->text) + plot_width(b->text)) / 2.0 * CHARACTER + 6 > room)
+            return true;
+    }
+    return false;
+}
+
 static void axes(FILE *f, const struct plot *p)
 {
     char name[PLOT_NAME_BYTES];
@@ -111,18 +123,19 @@ static void axes(FILE *f, const struct plot *p)
         text(f, LEFT - 8, y + 4, "text-anchor=\"end\"", p->y.tick[i].text,
              length(p->y.tick[i].text));
     }
+    bool is_tight = are_tight(p);
     for (int i = 0; i < p->x.tick_count; i++) {
         double x = at_x(p, p->x.tick[i].at);
         fprintf(f, "<path class=\"axis\" d=\"M%.1f %.1fv5\"/>\n", x, bottom);
-        text(f, x, bottom + 20, "text-anchor=\"middle\"", p->x.tick[i].text,
-             length(p->x.tick[i].text));
+        text(f, x, bottom + 20 + (is_tight ? i % 2 * 14 : 0), "text-anchor=\"middle\"",
+             p->x.tick[i].text, length(p->x.tick[i].text));
     }
     fprintf(f, "<path class=\"axis\" fill=\"none\" d=\"M%d %dV%.1fH%.1f\"/>\n", LEFT, TOP - 6,
             bottom, right);
     plot_axis_text(&p->y, name);
     text(f, LEFT - 60, TOP - 18, "", name, length(name));
     plot_axis_text(&p->x, name);
-    text(f, (LEFT + right) / 2, bottom + 42, "text-anchor=\"middle\"", name, length(name));
+    text(f, (LEFT + right) / 2, bottom + 50, "text-anchor=\"middle\"", name, length(name));
 }
 
 // ---- lines -----------------------------------------------------------------------------
@@ -149,7 +162,7 @@ static void line(FILE *f, const struct plot *p, int s)
         mark(f, s, at_x(p, l->point[i].x), at_y(p, y));
         fputs("><title>", f);
         escaped(f, l->name, length(l->name));
-        plot_format(l->point[i].x, PLOT_PLAIN, 0, value_x);
+        plot_format(l->point[i].x, p->x.unit, l->point[i].x, value_x);
         plot_format(y, p->y.unit, y, value_y);
         if (!p->has_words)
             fprintf(f, "%s%s %s", l->name[0] != 0 ? ", " : "", p->x.name, value_x);

@@ -110,6 +110,7 @@ static void put_x_axis(FILE *f, const struct canvas *c, const struct plot *p, in
         int length = plot_width(label);
         int from = at(plot_place(&p->x, p->x.tick[i].at), 2 * c->columns) / 2 - length / 2;
         from = from + length > c->columns ? c->columns - length : from;
+        from = from < 0 ? 0 : from;
         if (from < used + (used > 0))
             continue;
         fprintf(f, "%*s%s", from - used, "", label);

@@ -30,6 +30,8 @@ void report_memory_json(struct json *j, const struct ledger_counts *c,
     json_int(j, "peak_bytes", c->total_peak);
     json_text(j, "peak_phase", ledger_phase_name(c->peak_phase));
     json_text(j, "peak_tensor", c->peak_name);
+    json_int(j, "activation_side", ledger_activation_side(c));
+    json_int(j, "saved_for_backward", c->kept_bytes);
     json_object(j, "categories");
     for (int i = 0; i < LEDGER_CATEGORY_COUNT; i++)
         category_json(j, ledger_category_name((enum ledger_category)i), c->at_peak[i], c->peak[i],

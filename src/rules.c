@@ -9,7 +9,10 @@ const int rules_part_bytes[RULES_PART_COUNT] = {
 
 double rules_zero_bytes(double params, int stage, double shards)
 {
-    double weights = 2, gradients = 2, optimizer = 12;
+    double weights = rules_part_bytes[RULES_WEIGHTS];
+    double gradients = rules_part_bytes[RULES_GRADIENTS];
+    double optimizer =
+        rules_part_bytes[RULES_MASTER_WEIGHTS] + rules_part_bytes[RULES_OPTIMIZER_STATE];
     CHECK(stage >= 0 && stage < RULES_ZERO_STAGES && shards >= 1);
     if (stage >= 1)
         optimizer /= shards;

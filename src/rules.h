@@ -26,8 +26,7 @@ enum {
     RULES_MIXED_BYTES = 16,
     RULES_FP32_BYTES = 16,     // 4 weights, 4 gradients, 8 m and v
     RULES_INFERENCE_BYTES = 2, // 16-bit weights alone
-    RULES_ADAMW_FROZEN_16 =
-        12, // 2 weights, 2 gradients, 8 m and v: QLoRA's baseline, no master copy
+    RULES_ADAM_16_BYTES = 12,  // 2 weights, 2 gradients, 8 m and v, no master copy
 };
 
 // Of one device when `shards` devices share: stage 0 nothing: 16, 1 the optimizer's 12 (master
@@ -36,7 +35,7 @@ enum { RULES_ZERO_STAGES = 4 };
 double rules_zero_bytes(double params, int stage, double shards);
 const char *rules_zero_formula(int stage); // "4 + 12/N"
 
-// ---- activations: Korthikanti et al. 2022, arXiv 2205.05198, tables 2 and equations 1 to 6 ----
+// ---- activations: Korthikanti et al. 2022, arXiv 2205.05198, table 2 ----
 
 struct rules_layer { // s, b, h, a of the paper; 16-bit, dropout masks of one byte
     double sequence, batch, width, heads;

@@ -2,6 +2,7 @@
 
 #include "src/budget.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // ---- the calls that a plan and a run share ---------------------------------------------
@@ -46,6 +47,8 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     bool trains = r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
     t->arena.ledger.limit_bytes = c->budget_bytes;
     make_model(r, t);
+    if (r->calls != NULL)
+        return r->calls(r, r->calls_user, e);
     bool validates = r->use == CONFIG_EVAL || (trains && c->eval_every > 0);
     if (validates && !validate_batch(r, 0, &loss, &counted, e))
         return false;
@@ -103,6 +106,22 @@ bool run_reserve(struct run *r, struct error *e)
 bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e)
 {
     return run_measure(r, c, use, e) && run_reserve(r, e);
+}
+
+bool run_open_for(struct run *r, const struct config *c, run_calls_fn *calls, void *user,
+                  struct error *e)
+{
+    *r = (struct run){.config = c, .use = CONFIG_TRAIN, .calls = calls, .calls_user = user};
+    return tape_measure(&r->tape, c->threads, measured_calls, r, &r->plan, e) && run_reserve(r, e);
+}
+
+bool run_save(const struct run *r, const char *dir, struct error *e)
+{
+    struct snapshot_info info = {.model = r->config->model, .step = r->step.steps_done};
+    snprintf(info.optimizer, sizeof(info.optimizer), "%s",
+             optimizer_name(r->config->step.optimizer.kind));
+    tokenizer_to_text(&r->config->data.tokenizer, info.tokenizer);
+    return snapshot_write(dir, &info, &r->gpt.params, e);
 }
 
 void run_close(struct run *r)

@@ -7,6 +7,11 @@
 
 #include "src/config.h"
 
+struct run;
+
+// Calls that a run makes in place of a training's: dry for the plan, as they are in the run.
+typedef bool run_calls_fn(struct run *r, void *user, struct error *e);
+
 struct run {
     const struct config *config;
     enum config_use use;
@@ -15,6 +20,8 @@ struct run {
     struct step step;         // CONFIG_TRAIN and CONFIG_EVAL
     struct generate generate; // while a sample is made
     struct plan plan;
+    run_calls_fn *calls; // NULL: a training's
+    void *calls_user;
 };
 
 // Leaves r->tape open and dry, its ledger holding the whole plan: init, a validation and a sample
@@ -26,6 +33,14 @@ bool run_measure(struct run *r, const struct config *c, enum config_use use, str
 bool run_reserve(struct run *r, struct error *e);
 bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e); // both
 void run_close(struct run *r);
+
+// The same for what trains in another way: the plan is of `calls`, with the model, its gradients
+// and its optimizer state made. The caller makes the calls once the run is open.
+bool run_open_for(struct run *r, const struct config *c, run_calls_fn *calls, void *user,
+                  struct error *e);
+
+// What there is now, as a snapshot.
+bool run_save(const struct run *r, const char *dir, struct error *e);
 
 // Validation loss, mean over targets: `batches` batches spread over the split, 0: all of it.
 bool run_validate(struct run *r, int64_t batches, double *loss, int64_t *counted, struct error *e);

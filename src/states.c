@@ -8,14 +8,12 @@
 
 static const char source[] = "Rajbhandari et al. 2020, arXiv 1910.02054";
 
-enum { PARAMS_MAX_EXPONENT = 15 };
-
 bool states_parse(const char *text, int64_t *params, struct error *e)
 {
     static const struct {
         char letter;
         double factor;
-    } unit[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'G', 1e9}, {'T', 1e12}};
+    } unit[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
     char number[64] = "";
     size_t length = strlen(text);
     double value = 0, factor = 1;
@@ -39,13 +37,12 @@ bool states_parse(const char *text, int64_t *params, struct error *e)
 
 static const struct {
     const char *name, *words;
-    int bytes;
     char mark;
-} slice[] = {
-    {"weights", "weights, 16-bit", 2, 'w'},
-    {"gradients", "gradients, 16-bit", 2, 'g'},
-    {"master_weights", "master weights, 32-bit", 4, 'W'},
-    {"m_and_v", "Adam's m and v, 32-bit", 8, 'A'},
+} slice[RULES_PART_COUNT] = {
+    [RULES_WEIGHTS] = {"weights", "weights, 16-bit", 'w'},
+    [RULES_GRADIENTS] = {"gradients", "gradients, 16-bit", 'g'},
+    [RULES_MASTER_WEIGHTS] = {"master_weights", "master weights, 32-bit", 'W'},
+    [RULES_OPTIMIZER_STATE] = {"m_and_v", "Adam's m and v, 32-bit", 'A'},
 };
 
 // "16.0 GB"; what would round to nothing in a smaller unit.
@@ -61,8 +58,8 @@ static void bar(FILE *f)
 {
     enum { COLUMNS_PER_BYTE = 4 };
     fprintf(f, "  |");
-    for (int i = 0; i < COUNT_OF(slice); i++) {
-        for (int k = 0; k < slice[i].bytes * COLUMNS_PER_BYTE - 1; k++)
+    for (int i = 0; i < RULES_PART_COUNT; i++) {
+        for (int k = 0; k < rules_part_bytes[i] * COLUMNS_PER_BYTE - 1; k++)
             fputc(slice[i].mark, f);
         fputc('|', f);
     }
@@ -92,9 +89,10 @@ void states_table(FILE *f, int64_t params, int64_t shards)
             "Training, mixed-precision Adam: %s, 2 + 2 + 4 + 8 = %d bytes per parameter (%s)\n",
             (long long)params, gb(RULES_MIXED_BYTES * p, text), RULES_MIXED_BYTES, source);
     bar(f);
-    for (int i = 0; i < COUNT_OF(slice); i++)
-        fprintf(f, "  %c %-24s %2d %10s %5.1f%%\n", slice[i].mark, slice[i].words, slice[i].bytes,
-                gb(slice[i].bytes * p, text), 100.0 * slice[i].bytes / RULES_MIXED_BYTES);
+    for (int i = 0; i < RULES_PART_COUNT; i++)
+        fprintf(f, "  %c %-24s %2d %10s %5.1f%%\n", slice[i].mark, slice[i].words,
+                rules_part_bytes[i], gb(rules_part_bytes[i] * p, text),
+                100.0 * rules_part_bytes[i] / RULES_MIXED_BYTES);
     fprintf(f, "Training, 32-bit Adam:           %s, 4 + 4 + 8 = %d bytes per parameter\n",
             gb(RULES_FP32_BYTES * p, text), RULES_FP32_BYTES);
     fprintf(f, "Inference, bf16 weights:         %s, %d bytes per parameter\n",
@@ -114,8 +112,8 @@ void states_json(struct json *j, int64_t params, int64_t shards)
     json_text(j, "from", "rule of thumb, not a dry run");
     json_text(j, "source", source);
     json_object(j, "mixed_adam_bytes");
-    for (int i = 0; i < COUNT_OF(slice); i++)
-        json_int(j, slice[i].name, slice[i].bytes * params);
+    for (int i = 0; i < RULES_PART_COUNT; i++)
+        json_int(j, slice[i].name, rules_part_bytes[i] * params);
     json_int(j, "total", RULES_MIXED_BYTES * params);
     json_end(j);
     json_int(j, "fp32_adam_bytes", RULES_FP32_BYTES * params);

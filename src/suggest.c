@@ -68,10 +68,9 @@ static bool try(struct search *s, struct choice choice, const char *changes)
     return fits(s, &choice, &cost) && add(s, &choice, &cost, changes);
 }
 
-bool suggest_micro_batch(const struct config *c, struct choice *choice, enum config_use use,
-                         int64_t limit_bytes, struct cost *cost)
+// The choice with the largest micro-batch that fits; false if not even 1 does.
+static bool largest_micro_batch(struct search *s, struct choice *choice, struct cost *cost)
 {
-    struct search s = {.config = c, .use = use, .limit_bytes = limit_bytes};
     int64_t size[MICRO_BATCHES_MAX];
     int low = 0, high = choice_micro_batches(choice->batch, size); // a larger one needs more
     struct choice at = *choice;
@@ -80,9 +79,9 @@ bool suggest_micro_batch(const struct config *c, struct choice *choice, enum con
     while (low < high) {
         int middle = low + (high - low) / 2;
         at.micro_batch = size[middle];
-        if (use == CONFIG_EVAL)
+        if (s->use == CONFIG_EVAL)
             at.batch = at.micro_batch;
-        if (fits(&s, &at, &tried)) {
+        if (fits(s, &at, &tried)) {
             found = true;
             *choice = at;
             *cost = tried;
@@ -106,8 +105,8 @@ static void try_policy(struct search *s, enum choice_checkpoint checkpoint, bool
         if (!with_micro_batch) {
             if (try(s, choice, ""))
                 return;
-        } else if (suggest_micro_batch(s->config, &choice, s->use, s->limit_bytes, &cost) &&
-                   choice.micro_batch > s->micro_batch && add(s, &choice, &cost, "")) {
+        } else if (largest_micro_batch(s, &choice, &cost) && choice.micro_batch > s->micro_batch &&
+                   add(s, &choice, &cost, "")) {
             return;
         }
     }
@@ -118,8 +117,7 @@ static void try_keeping(struct search *s)
 {
     struct choice choice = s->base;
     struct cost cost;
-    if (suggest_micro_batch(s->config, &choice, s->use, s->limit_bytes, &cost) &&
-        add(s, &choice, &cost, ""))
+    if (largest_micro_batch(s, &choice, &cost) && add(s, &choice, &cost, ""))
         s->micro_batch = choice.micro_batch;
     if (s->use == CONFIG_EVAL)
         return;
@@ -191,7 +189,7 @@ static void try_sgd(struct search *s)
     choice.optimizer = OPTIMIZER_SGD;
     if (try(s, choice, changes))
         return;
-    if (suggest_micro_batch(s->config, &choice, s->use, s->limit_bytes, &cost)) {
+    if (largest_micro_batch(s, &choice, &cost)) {
         add(s, &choice, &cost, changes);
         return;
     }
@@ -200,19 +198,19 @@ static void try_sgd(struct search *s)
     try(s, choice, changes);
 }
 
-static void try_changing(struct search *s, const struct choice *from, int most)
+static void try_changing(struct search *s, const struct choice *from)
 {
     struct choice choice = *from;
     bool owns_model = s->config->snapshot_dir[0] == 0;
-    if (s->count < most && from->optimizer != OPTIMIZER_SGD && !s->config->resumes)
+    if (s->count < SUGGESTIONS && from->optimizer != OPTIMIZER_SGD && !s->config->resumes)
         try_sgd(s);
-    if (s->count < most)
+    if (s->count < SUGGESTIONS)
         try_smaller(s, &choice, &choice.batch, "changes the training: a smaller batch");
     choice = *from;
-    if (s->count < most)
+    if (s->count < SUGGESTIONS)
         try_smaller(s, &choice, &choice.seq, "changes the training: shorter sequences");
     choice = *from;
-    if (s->count < most && owns_model)
+    if (s->count < SUGGESTIONS && owns_model)
         try_smaller(s, &choice, &choice.layers, "changes the model: fewer layers");
 }
 
@@ -223,17 +221,6 @@ static int answer(const struct search *s, struct suggestion *list)
     int count = s->count < SUGGESTIONS ? s->count : SUGGESTIONS;
     memcpy(list, s->found, (size_t)count * sizeof(*list));
     return count;
-}
-
-int suggest_smaller(struct suggestion list[SUGGESTIONS], const struct config *c,
-                    const struct settings *s, enum config_use use, int64_t limit_bytes)
-{
-    static struct suggestion found[CANDIDATES_MAX];
-    struct search search;
-    open_search(&search, c, s, use, limit_bytes, found);
-    struct choice from = thriftiest(&search.base);
-    try_changing(&search, &from, SUGGESTIONS);
-    return answer(&search, list);
 }
 
 int suggest(struct suggestion list[SUGGESTIONS], const struct config *c, const struct settings *s,
@@ -252,8 +239,23 @@ int suggest(struct suggestion list[SUGGESTIONS], const struct config *c, const s
     qsort(found, (size_t)search.count, sizeof(*found), by_compute);
     if (use == CONFIG_EVAL)
         return answer(&search, list);
-    if (search.count == 0)
-        return suggest_smaller(list, c, s, use, limit_bytes);
-    try_changing(&search, &search.base, SUGGESTIONS);
+    struct choice from = search.count > 0 ? search.base : thriftiest(&search.base);
+    try_changing(&search, &from);
     return answer(&search, list);
+}
+
+void suggest_print(FILE *f, const struct suggestion *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct suggestion *g = &list[i];
+        fprintf(f, "    %-60s  %15lld bytes, ", g->options, (long long)g->cost.peak_bytes);
+        if (g->changes[0] != 0)
+            fprintf(f, "%s\n", g->changes);
+        else if (g->cost.total_flops == 0) // no training
+            fprintf(f, "no extra compute\n");
+        else
+            fprintf(f, "%+.1f%% compute, %lld pass%s%s\n", g->compute_percent,
+                    (long long)g->cost.passes, g->cost.passes == 1 ? "" : "es",
+                    g->rounds_differently ? ", rounds differently" : "");
+    }
 }

@@ -8,6 +8,8 @@
 
 #include "src/choice.h"
 
+#include <stdio.h>
+
 enum { SUGGESTIONS = 3 };
 
 struct suggestion {
@@ -23,13 +25,7 @@ struct suggestion {
 int suggest(struct suggestion list[SUGGESTIONS], const struct config *c, const struct settings *s,
             enum config_use use, int64_t limit_bytes);
 
-// The choice with the largest micro-batch that fits; false if not even 1 does.
-bool suggest_micro_batch(const struct config *c, struct choice *choice, enum config_use use,
-                         int64_t limit_bytes, struct cost *cost);
-
-// Of what changes the training, the smallest change that fits with all savings that do not:
-// batch, seq, layers, sgd. Returns how many are in list (capacity SUGGESTIONS).
-int suggest_smaller(struct suggestion list[SUGGESTIONS], const struct config *c,
-                    const struct settings *s, enum config_use use, int64_t limit_bytes);
+// A line each.
+void suggest_print(FILE *f, const struct suggestion *list, int count);
 
 #endif

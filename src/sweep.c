@@ -194,7 +194,9 @@ void sweep_choose(struct sweep *s, int i)
 {
     for (int k = 0; k < s->axis_count; k++) {
         struct sweep_axis *a = &s->axis[k];
-        snprintf(a->arg, sizeof(a->arg), "--%s=%s", a->name, a->list.text[s->row[i].at[k]]);
+        char arg[sizeof(a->arg)]; // of its own: the compiler cannot see that nothing overlaps
+        snprintf(arg, sizeof(arg), "--%s=%s", a->name, a->list.text[s->row[i].at[k]]);
+        memcpy(a->arg, arg, sizeof(arg));
     }
 }
 
@@ -218,7 +220,7 @@ static bool blame(const struct sweep *s, int i, const struct error *inner, struc
     size_t length = strlen(sweep_describe(s, i, -1, values));
     if (strncmp(inner->text, values, length) == 0) // it says so itself, or there is nothing to say
         return refuse(e, "%s", inner->text);
-    return refuse(e, "%s: %.700s", values, inner->text);
+    return refuse(e, "%s: %.700s", values, inner->text[0] != 0 ? inner->text : "see above");
 }
 
 static void note_plan(struct sweep_row *r, const struct run *run)
@@ -303,7 +305,7 @@ static bool run_and_note(struct sweep *s, struct sweep_row *row, struct error *e
     if (row->count[SWEEP_OVER_BUDGET_BYTES] > 0)
         return refuse(e, "%lld bytes over the budget: planned, but not run",
                       (long long)row->count[SWEEP_OVER_BUDGET_BYTES]);
-    if (!run_open(&s->run, &s->config, CONFIG_TRAIN, e))
+    if (!command_open(&s->run, &s->config, &s->settings, CONFIG_TRAIN, e))
         return false;
     bool ok = take_steps(s, &row->step_seconds, e);
     int64_t plan = row->count[SWEEP_PEAK_BYTES];

@@ -12,6 +12,21 @@ static bool is_number(const struct sweep_axis *a)
     return a->kind == OPTION_INT || a->kind == OPTION_REAL;
 }
 
+// Budgets are, though they are written as texts.
+static bool is_bytes(const struct sweep_axis *a)
+{
+    int64_t bytes;
+    bool all = a->kind == OPTION_TEXT;
+    for (int i = 0; i < a->list.count; i++)
+        all = all && text_to_bytes(a->list.text[i], &bytes);
+    return all;
+}
+
+static bool is_scale(const struct sweep_axis *a)
+{
+    return is_number(a) || is_bytes(a);
+}
+
 static const char *value_of(const struct sweep *s, int row, int axis)
 {
     return s->axis[axis].list.text[s->row[row].at[axis]];
@@ -22,7 +37,7 @@ int sweep_report_along(const struct sweep *s)
     int last = -1;
     for (int k = 0; k < s->axis_count; k++)
         if (s->axis[k].list.count > 1 &&
-            (is_number(&s->axis[k]) || last < 0 || !is_number(&s->axis[last])))
+            (is_scale(&s->axis[k]) || last < 0 || !is_scale(&s->axis[last])))
             last = k;
     return last;
 }
@@ -312,14 +327,16 @@ static int by_point_x(const void *a, const void *b)
 static double x_of(const struct sweep_axis *a, int i)
 {
     double v = i;
+    int64_t bytes;
     if (is_number(a))
         CHECK(text_to_double(a->list.text[i], &v)); // options.c took it
-    return v;
+    return is_bytes(a) && text_to_bytes(a->list.text[i], &bytes) ? (double)bytes : v;
 }
 
 static void fill_x(struct plot *p, const struct sweep_axis *a)
 {
-    p->has_words = !is_number(a);
+    p->has_words = !is_scale(a);
+    p->x.unit = is_bytes(a) ? PLOT_BYTES : PLOT_PLAIN;
     p->x_count = a->list.count;
     for (int i = 0; i < a->list.count; i++) {
         p->x_value[i].at = x_of(a, i);

@@ -1,21 +1,29 @@
 #define _DEFAULT_SOURCE
+#define _XOPEN_SOURCE 700
 #define _DARWIN_C_SOURCE
 #include "src/system.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #ifdef __APPLE__
+#include <mach-o/dyld.h>
 #include <mach/mach.h>
 #include <sys/sysctl.h>
 #endif
+
+extern char **environ;
 
 #ifndef __APPLE__
 
@@ -233,5 +241,63 @@ bool system_make_directory(const char *path, struct error *e)
     struct stat s;
     if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode))
         return refuse(e, "%s is not a directory: choose another", path);
+    return true;
+}
+
+bool system_make_temporary(char path[SYSTEM_PATH_BYTES], struct error *e)
+{
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL || parent[0] == 0)
+        parent = "/tmp";
+    if (snprintf(path, SYSTEM_PATH_BYTES, "%s/memtape-XXXXXX", parent) >= SYSTEM_PATH_BYTES)
+        return refuse(e, "TMPDIR %.60s...: its path is too long", parent);
+    if (mkdtemp(path) != NULL)
+        return true;
+    return refuse(e, "cannot make a directory in %s: %s; TMPDIR may name another place", parent,
+                  strerror(errno));
+}
+
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)
+{
+    (void)s;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+void system_remove_tree(const char *path)
+{
+    enum { OPEN_MAX_ = 8 };
+    nftw(path, remove_one, OPEN_MAX_, FTW_DEPTH | FTW_PHYS);
+}
+
+void system_program(char path[SYSTEM_PATH_BYTES])
+{
+#ifdef __APPLE__
+    uint32_t size = SYSTEM_PATH_BYTES;
+    if (_NSGetExecutablePath(path, &size) != 0)
+        path[0] = 0;
+#else
+    ssize_t length = readlink("/proc/self/exe", path, SYSTEM_PATH_BYTES - 1);
+    path[length > 0 && length < SYSTEM_PATH_BYTES - 1 ? length : 0] = 0;
+#endif
+}
+
+bool system_run(const char *path, char *const argv[], bool to_stderr, int *status, struct error *e)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int ended;
+    posix_spawn_file_actions_init(&actions);
+    if (to_stderr)
+        posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    int failed = posix_spawn(&child, path, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0)
+        return refuse(e, "%s: %s", path, strerror(failed));
+    while (waitpid(child, &ended, 0) < 0)
+        if (errno != EINTR)
+            return refuse(e, "%s: %s", path, strerror(errno));
+    *status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
     return true;
 }

@@ -25,4 +25,17 @@ bool system_was_interrupted(void);
 // Creates a directory and what is missing above it.
 bool system_make_directory(const char *path, struct error *e);
 
+enum { SYSTEM_PATH_BYTES = 1024 };
+
+// A fresh directory in $TMPDIR or /tmp. system_remove_tree removes it with all that is in it.
+bool system_make_temporary(char path[SYSTEM_PATH_BYTES], struct error *e);
+void system_remove_tree(const char *path);
+
+// Where the running program lies; "" if the system does not say.
+void system_program(char path[SYSTEM_PATH_BYTES]);
+
+// Runs a program and waits for it. to_stderr: its standard output goes there. *status: its exit
+// status, or 128 + the signal that ended it.
+bool system_run(const char *path, char *const argv[], bool to_stderr, int *status, struct error *e);
+
 #endif

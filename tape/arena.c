@@ -264,6 +264,12 @@ void arena_relabel(struct arena *a, void *address, const struct ledger_label *la
     settle(a);
 }
 
+bool arena_is_on_top(const struct arena *a, const void *address)
+{
+    const struct arena_stack *s = &a->stack[end_of(a, address)];
+    return s->count > 0 && a->base + s->block[s->count - 1].offset_bytes == (const char *)address;
+}
+
 void *arena_sink(struct arena *a, void *address)
 {
     enum arena_end end = end_of(a, address);

@@ -61,6 +61,9 @@ void arena_relabel(struct arena *a, void *address, const struct ledger_label *la
 // Returns where the block is now. One memmove; nothing happens when nothing is stranded there.
 void *arena_sink(struct arena *a, void *address);
 
+// Whether giving this block back would leave nothing stranded.
+bool arena_is_on_top(const struct arena *a, const void *address);
+
 // A zeroed table for bookkeeping at the low end: count items, kept until arena_close. A dry arena
 // accounts for it there, and returns memory beside the range that may be written.
 void *arena_table(struct arena *a, const char *name, int64_t count, int64_t item_bytes);

@@ -170,8 +170,6 @@ static void take_saved(struct tape *t, struct node *n)
 static void run_backward(struct tape *t, struct node *n)
 {
     tape_push_work(t, n, n->backward_work_bytes);
-    t->flops[PHASE_BACKWARD] += n->backward_flops;
-    t->class_flops[PHASE_BACKWARD][n->cost] += n->backward_flops;
     if (!t->arena.dry) {
         tape_bind(n);
         tape_break(t, n, PHASE_BACKWARD);
@@ -198,6 +196,36 @@ static void from_saved(struct tape *t, struct node *n)
         add(t, x, y->saved);
 }
 
+// The gradients of parameters first; then in[0] is let go, and its gradient takes no more than what
+// that gave back.
+static void others_first(struct tape *t, struct node *n)
+{
+    for (int i = 1; i < n->in_count; i++)
+        n->dx[i] = target(t, n->in[i], &n->adds[i]);
+    n->dx[0] = NULL;
+    n->dy = n->out->grad;
+    run_backward(t, n);
+    tape_let_go(t, n->in[0]);
+    n->gave_input = true;
+    for (int i = 1; i < n->in_count; i++)
+        n->dx[i] = NULL;
+    n->dx[0] = target(t, n->in[0], &n->adds[0]);
+    n->dy = n->out->grad;
+    run_backward(t, n);
+}
+
+// Worth it if there are others, and if in[0] then makes room: this node is its last reader, and
+// nothing lies on it.
+static bool others_come_first(const struct tape *t, const struct node *n)
+{
+    const struct tensor *x = n->in[0];
+    bool has_others = false;
+    for (int i = 1; i < n->in_count; i++)
+        has_others |= n->in[i]->wants_grad && n->in[i] != x;
+    return n->op->input_last && x->wants_grad && has_others && !x->is_persistent &&
+           x->base == NULL && x->holders == 1 && arena_is_on_top(&t->arena, x->data);
+}
+
 void grad_backward_node(struct tape *t, struct node *n)
 {
     struct tensor *y = n->out, *x = n->in[0];
@@ -207,12 +235,17 @@ void grad_backward_node(struct tape *t, struct node *n)
         pass(t, y, n->in[0], n->in[1]);
         return;
     }
+    t->flops[PHASE_BACKWARD] += n->backward_flops;
     if (n->op->grad == GRAD_FROM_SAVED) {
         from_saved(t, n);
         return;
     }
     if (n->cost == COST_ATTENTION)
         grad_sink(t, y); // what comes on top may be T x T
+    if (others_come_first(t, n)) {
+        others_first(t, n);
+        return;
+    }
     bool in_place = n->op->grad == GRAD_IN_PLACE && may_move(y, x);
     if (in_place) {
         x->grad = y->grad;

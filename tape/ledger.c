@@ -178,6 +178,12 @@ enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase)
     return before;
 }
 
+void ledger_backward_begins(struct ledger *l)
+{
+    struct ledger_counts *c = &l->counts;
+    c->kept_bytes = highest(c->kept_bytes, c->now[LEDGER_SAVED_ACTIVATIONS]);
+}
+
 int64_t ledger_activation_side(const struct ledger_counts *c)
 {
     static const enum ledger_category side[] = {
@@ -214,4 +220,5 @@ void ledger_reset_peak(struct ledger *l)
     c->stranded_peak = c->now[LEDGER_STRANDED];
     c->live_peak = c->total_now - c->now[LEDGER_STRANDED];
     c->peak_name[0] = 0;
+    c->kept_bytes = 0;
 }

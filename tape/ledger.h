@@ -77,6 +77,7 @@ struct ledger_counts { // bytes
     int64_t peak_event;                // number of the event that made the peak
     char peak_name[LEDGER_NAME_BYTES]; // the tensor whose birth it was
     int64_t stranded_peak, live_peak;  // live: without stranded
+    int64_t kept_bytes;                // saved activations when backward begins, at most
     int64_t watch_peak;                // of the total since the last ledger_watch
 };
 
@@ -124,6 +125,9 @@ enum ledger_phase ledger_enter_phase(struct ledger *l, enum ledger_phase phase);
 // What a step adds to what stays (weights, gradients, optimizer state, batch, bookkeeping ...), at
 // the peak: activations saved and recomputed, their gradients, scratch, padding, stranded. Bytes.
 int64_t ledger_activation_side(const struct ledger_counts *c);
+
+// Backward begins: what forward has saved is now just what some backward reads.
+void ledger_backward_begins(struct ledger *l);
 
 // Starts watching the total anew; returns the highest it was since the last call.
 int64_t ledger_watch(struct ledger *l);

@@ -44,6 +44,9 @@ struct op {
     enum op_takes takes;
     enum op_grad grad;
     bool reads_views; // inputs need not be contiguous (their last dim is)
+    // Backward may be called twice: for all inputs but the first, then for the first alone, which
+    // does not read in[0]: its bytes are given back before its gradient needs as many.
+    bool input_last;
     // Shapes, saved bytes, scratch and FLOPs of n from its inputs and args; must not look at data.
     void (*infer)(struct tape *t, struct node *n);
     void (*forward[DEVICE_COUNT])(struct tape *t,
@@ -85,6 +88,7 @@ struct node {
     const real *dy;
     real *dx[NODE_IN_MAX];
     bool adds[NODE_IN_MAX];
+    bool gave_input;  // in[0] is let go already (input_last)
     const char *file; // who asked
     int line;
     char name[NODE_NAME_BYTES]; // scope path and op: "h.3.mlp.gelu"

@@ -514,7 +514,7 @@ static void give_back_node(struct tape *t, struct node *n)
     tape_give_saved(t, n->out);
     if (!n->out->wants_grad)
         return;
-    for (int i = 0; i < n->in_count; i++)
+    for (int i = n->gave_input ? 1 : 0; i < n->in_count; i++)
         if (n->op->needs & (1u << i))
             tape_let_go(t, n->in[i]);
     if (n->op->needs & NEEDS_OUT)
@@ -525,6 +525,7 @@ void tape_backward(struct tape *t, struct tensor *loss, real seed)
 {
     CHECK(!t->eval && !t->is_walked && t->open == NULL);
     enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_BACKWARD);
+    ledger_backward_begins(&t->arena.ledger);
     grad_seed(t, loss, seed);
     int s = t->segment_count - 1;
     for (int i = t->node_count - 1; i >= 0; i--) {

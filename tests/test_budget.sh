@@ -13,13 +13,13 @@ held() { # options of plan: the peak that it promises
 # short BYTES COMMAND ...: refused with this many bytes too few; the message goes to $dir/said
 out="$dir/out"
 short() {
-    bytes=$1
+    short=$1
     shift
     "$memtape" "$@" >"$dir/stdout" 2>"$dir/said"
     status=$?
     [ $status = 1 ] || fail "status $status, not 1: memtape $*"
     [ ! -s "$dir/stdout" ] || fail "words on standard output: memtape $*"
-    grep -q "^memtape $1: --budget [0-9]* (.*) is $bytes bytes too few: the peak is" "$dir/said" ||
+    grep -q "^memtape $1: --budget [0-9]* (.*) is $short bytes too few: the peak is" "$dir/said" ||
         fail "memtape $* does not say how many bytes are missing: $(head -n 1 "$dir/said")"
     [ ! -e "$out" ] || { fail "left something behind: memtape $*"; rm -rf "$out"; }
 }
@@ -75,32 +75,38 @@ short 5000 eval "$dir/whole" --data "$text" --budget $((bytes - 5000))
 # ---- what is in the way ----
 
 # The first birth that does not fit, and the largest that live then, from the listing of all tensors.
-"$memtape" ledger --model tiny --vocab 40 --batch 6 --sample-tokens 0 --csv "$dir/all.csv" --quiet
-peak=$(held --model tiny --vocab 40 --batch 6 --sample-tokens 0)
-for missing in 1 3000 20000 60000; do
-    short $missing plan --model tiny --vocab 40 --batch 6 --sample-tokens 0 --budget $((peak - missing))
-    sed -n 's/.*does not fit: \([^ ]*\) .* born in \([a-z]*\): .*/\1 \2/p' "$dir/said" >"$dir/born"
-    read -r name phase <"$dir/born"
-    awk -F, -v name="$name" -v phase="$phase" '
-        NR > 1 { row[NR] = $0 }
-        $1 == name && $7 == phase { event = $8 }
-        END {
-            for (i in row) {
-                split(row[i], f, ",")
-                if (f[8] <= event && (f[9] == "" || f[9] > event)) print f[5]
-            }
-        }' "$dir/all.csv" | sort -rn | head -n 5 >"$dir/wanted"
-    sed -n 's/^ *\([0-9]*\)  *[0-9.]*%  .*/\1/p' "$dir/said" >"$dir/listed"
-    same "the five largest when $missing bytes are missing" "$dir/wanted" "$dir/listed"
-    sed -n 's/.*of the \([0-9]*\) bytes held then.*/\1/p' "$dir/said" >"$dir/held"
-    left=$(sed -n 's/.*: \([0-9]*\) bytes, \([0-9]*\) are left/\2/p' "$dir/said")
-    born=$(sed -n 's/.*: \([0-9]*\) bytes, \([0-9]*\) are left/\1/p' "$dir/said")
-    [ "$left" -lt $(((born + 63) / 64 * 64)) ] || fail "$born bytes fit into $left"
-    [ $((peak - missing - left + (born + 63) / 64 * 64)) = "$(cat "$dir/held")" ] ||
-        fail "held: $(cat "$dir/said")"
-done
+in_the_way() { # options
+    "$memtape" ledger "$@" --csv "$dir/all.csv" --quiet
+    peak=$(held "$@")
+    for missing in 1 3000 20000 60000; do
+        short $missing plan "$@" --budget $((peak - missing))
+        sed -n 's/.*does not fit: \([^ ]*\) .* born in \([a-z]*\): .*/\1 \2/p' "$dir/said" >"$dir/born"
+        read -r name phase <"$dir/born"
+        awk -F, -v name="$name" -v phase="$phase" '
+            NR > 1 { row[NR] = $0 }
+            $1 == name && $7 == phase { event = $8 }
+            END {
+                for (i in row) {
+                    split(row[i], f, ",")
+                    if (f[8] <= event && (f[9] == "" || f[9] > event)) print f[5]
+                }
+            }' "$dir/all.csv" | sort -rn | head -n 5 >"$dir/wanted"
+        sed -n 's/^ *\([0-9]*\)  *[0-9.]*%  .*/\1/p' "$dir/said" >"$dir/listed"
+        same "the five largest when $missing bytes are missing with $*" "$dir/wanted" "$dir/listed"
+        held=$(sed -n 's/.*of the \([0-9]*\) bytes held then.*/\1/p' "$dir/said")
+        left=$(sed -n 's/.*: \([0-9]*\) bytes, \([0-9]*\) are left/\2/p' "$dir/said")
+        born=$(sed -n 's/.*: \([0-9]*\) bytes, \([0-9]*\) are left/\1/p' "$dir/said")
+        block=$(((born + 63) / 64 * 64))
+        [ "$left" -lt $block ] || fail "$born bytes fit into $left"
+        [ $((peak - missing - left + block)) = "$held" ] || fail "held: $(cat "$dir/said")"
+    done
+}
+in_the_way --model tiny --vocab 40 --batch 6 --sample-tokens 0
+in_the_way --model tiny --vocab 40 --batch 6 --sample-tokens 0 --checkpoint full
+in_the_way --model tiny --vocab 40 --batch 6 --sample-tokens 0 --attention naive --checkpoint selective
 grep -q 'does not fit: .* ([0-9,]*), born' "$dir/said" || fail "no shape: $(cat "$dir/said")"
 
+peak=$(held --model tiny --vocab 40 --batch 6 --sample-tokens 0)
 short "$((peak - 200000))" plan --model tiny --vocab 40 --batch 6 --sample-tokens 0 --budget 200000
 grep -q 'no saving of activations helps' "$dir/said" || fail "states alone: $(cat "$dir/said")"
 [ -z "$(suggested keep)" ] || fail "keeps what cannot help: $(cat "$dir/said")"

@@ -230,7 +230,7 @@ evaluate loss
 
 # ---- help ----
 
-for command in train plan generate eval ledger tape ops info bench; do
+for command in train plan sweep generate eval ledger tape ops info bench; do
     "$memtape" $command --help >"$dir/help" 2>&1 || fail "$command --help: status $?"
     grep -q "^usage: memtape $command" "$dir/help" && grep -q -e '--json' "$dir/help" ||
         fail "$command --help: $(head -n 2 "$dir/help")"

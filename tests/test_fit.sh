@@ -56,8 +56,8 @@ keeps_word() {
 
 keeps_word --data "$text" --model tiny --batch 16 --steps 3
 keeps_word --data "$text" --model tiny --batch 7 --steps 3 --attention naive --dropout 0.2 \
-    --prompt "it's 3 cats" --sample-tokens 4
-keeps_word --data "$text" --model tiny --batch 16 --micro-batch 16 --steps 3 --threads 1
+    --prompt '3 cats sat  on' --sample-tokens 4
+keeps_word --data "$text" --model tiny --batch 16 --segments half --no-bias --steps 3 --threads 1
 if [ -n "$MEMTAPE_LONG" ]; then
     keeps_word --model baby --batch 64 --steps 2 --sample-tokens 0
     for budget in 25GB 30GB 60GB 100GB; do
@@ -127,13 +127,14 @@ done
 
 set -- --model tiny --vocab 40 --batch 24 --sample-tokens 0
 least=$(held "$@" --micro-batch 1 --checkpoint full --segments half)
-for budget in $((least - 1)) $((least * 3 / 4)) $((least / 2)); do
+for budget in $((least * 9 / 10)) $((least * 3 / 4)) $((least * 7 / 10)); do
     "$memtape" fit "$@" --budget $budget --json "$dir/none.json" >"$dir/said" 2>"$dir/log"
     [ $? = 1 ] || fail "status when nothing fits into $budget"
-    is_json 'nothing fits' "$dir/none.json"
     [ "$(value "$dir/none.json" command)" = null ] || fail 'a command when nothing fits'
-    grep '^    --' "$dir/log" >"$dir/smaller"
-    [ -s "$dir/smaller" ] || fail "nothing smaller for $budget: $(cat "$dir/log")"
+    cp "$dir/log" "$dir/words"
+    grep '^    --' "$dir/words" >"$dir/smaller"
+    is_json 'nothing fits' "$dir/none.json"
+    [ -s "$dir/smaller" ] || fail "nothing smaller for $budget: $(cat "$dir/words")"
     while read -r line; do
         bytes=$(printf '%s' "$line" | sed 's/.*  *\([0-9]*\) bytes,.*/\1/')
         options=$(printf '%s' "$line" | sed 's/   *[0-9].*//')
@@ -141,6 +142,13 @@ for budget in $((least - 1)) $((least * 3 / 4)) $((least / 2)); do
             fail "another peak: $line"
     done <"$dir/smaller"
 done
+
+# What was given stands in the way: first what would not change the training.
+peak=$(held --model tiny --vocab 40 --batch 24)
+"$memtape" fit --model tiny --vocab 40 --batch 24 --micro-batch 24 --checkpoint none \
+    --budget $((peak / 2)) >"$dir/said" 2>"$dir/words" && fail 'a whole batch fits into half'
+grep '^    --' "$dir/words" | head -n 1 | grep -q -- '--micro-batch .* compute' ||
+    fail "does not suggest a micro-batch: $(cat "$dir/words")"
 
 # ---- rates are kept ----
 

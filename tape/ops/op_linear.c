@@ -165,6 +165,7 @@ const struct op op_linear_desc = {
     .keeps = "x for dw, w for dx",
     .needs = NEEDS_IN0 | NEEDS_IN1,
     .cost = COST_GEMM,
+    .input_last = true,
     .infer = linear_infer,
     .forward = {linear_forward},
     .backward = {linear_backward},
