@@ -208,8 +208,8 @@ static void add_kv(struct explain *x, const struct run *r)
                                                           .rule_bytes = token * (double)m->context,
                                                           .has_exact = true,
                                                           .exact_bytes = exact});
-    because(row, "%.0f a token, times a context of %lld. %s", token, (long long)m->context,
-            exact > 0 ? "Ours are numbers of 4 bytes." : "This plan's sample keeps no cache.");
+    because(row, "%.0f a token, times a context of %lld. This plan's sample keeps %s.", token,
+            (long long)m->context, exact > 0 ? "them in 32 bits" : "none");
 }
 
 bool explain_make(struct explain *x, const struct run *r, int64_t shards, struct error *e)

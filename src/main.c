@@ -1,5 +1,6 @@
 // main.c - `memtape COMMAND ...`: finds the command and runs it.
 #include "src/commands.h"
+#include "src/system.h"
 
 #include "tape/blas.h"
 
@@ -36,6 +37,7 @@ static void usage(FILE *f)
 
 int main(int argc, char **argv)
 {
+    system_calm_threads(argv);
     if (argc < 2) {
         usage(stderr);
         return EXIT_REFUSED;

@@ -204,6 +204,20 @@ int system_terminal_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+void system_calm_threads(char *const argv[])
+{
+#if defined(_OPENMP) && defined(__linux__)
+    static const char *const said[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+    for (int i = 0; i < COUNT_OF(said); i++)
+        if (getenv(said[i]) != NULL)
+            return;
+    setenv(said[0], "passive", 1);
+    execv("/proc/self/exe", argv); // returns only if that cannot be
+#else
+    (void)argv;
+#endif
+}
+
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)

@@ -18,6 +18,12 @@ void system_cpu_name(char *out, size_t bytes); // of the first processor; "unkno
 bool system_is_terminal(int fd);
 int system_terminal_columns(int fd); // 80 if unknown
 
+// Makes threads that wait for others sleep instead of spin, unless the user has said how they
+// should wait. On a machine with other work to do, spinning makes a step ten times slower. OpenMP
+// reads this before main: so the program starts itself again, once, with it set. Call first in
+// main.
+void system_calm_threads(char *const argv[]);
+
 // From now on Ctrl-C sets a flag instead of ending the process; a second one ends it.
 void system_catch_interrupt(void);
 bool system_was_interrupted(void);

@@ -236,6 +236,7 @@ void grad_backward_node(struct tape *t, struct node *n)
         return;
     }
     t->flops[PHASE_BACKWARD] += n->backward_flops;
+    t->class_flops[PHASE_BACKWARD][n->cost] += n->backward_flops;
     if (n->op->grad == GRAD_FROM_SAVED) {
         from_saved(t, n);
         return;
