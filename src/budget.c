@@ -2,6 +2,7 @@
 
 #include "src/commands.h"
 #include "src/describe.h"
+#include "src/outside.h"
 #include "src/suggest.h"
 #include "tape/text.h"
 
@@ -10,18 +11,25 @@
 
 enum { LARGEST = 5 };
 
-int64_t budget_outside_bytes(const struct config *c)
+bool budget_of_process(struct config *c, struct error *e)
 {
-    (void)c;
-    return 0;
+    if (c->process_budget_bytes == 0)
+        return true;
+    if (!outside_measure(c, &c->outside_bytes, e))
+        return false;
+    int64_t left = c->process_budget_bytes - c->outside_bytes;
+    if (left <= 0)
+        return refuse(
+            e, "--budget-process %lld: the process holds %lld bytes before the arena has any",
+            (long long)c->process_budget_bytes, (long long)c->outside_bytes);
+    if (c->budget_bytes == 0 || left < c->budget_bytes)
+        c->budget_bytes = left;
+    return true;
 }
 
 int64_t budget_limit(const struct config *c)
 {
-    if (c->budget_bytes == 0)
-        return 0;
-    int64_t limit = c->budget_bytes - budget_outside_bytes(c);
-    return limit > 0 ? limit : 1;
+    return c->budget_bytes;
 }
 
 bool budget_holds(const struct run *r)

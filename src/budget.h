@@ -8,8 +8,9 @@
 
 #include <stdio.h>
 
-// What the process holds beside the arena, as far as a budget counts it.
-int64_t budget_outside_bytes(const struct config *c);
+// A budget of the whole process becomes one of the arena: less what is outside, which is measured
+// here. Before anything is planned.
+bool budget_of_process(struct config *c, struct error *e);
 
 // Most that the arena may hold; 0: no limit.
 int64_t budget_limit(const struct config *c);

@@ -4,6 +4,7 @@
 #include "src/explain.h"
 #include "src/finding.h"
 #include "src/live.h"
+#include "src/outside.h"
 #include "src/states.h"
 #include "tape/text.h"
 
@@ -65,6 +66,7 @@ static void tell(const struct planned *p, const struct settings *s)
     if (note != NULL)
         printf("  (%s)\n", note);
     report_memory_table(stdout, p->counts, NULL);
+    report_process_line(stdout, p->counts->total_peak, r->config->outside_bytes);
     live_table(stdout, &p->live, p->counts, LIVE_SHOWN);
     flops_line(stdout, &r->tape);
     for (int i = 0; i < p->findings.count; i++)
@@ -103,7 +105,10 @@ static bool write_json(const struct planned *p, const struct settings *s, struct
     if (note != NULL)
         json_text(&j, "note", note);
     report_flops_json(&j, &r->tape);
-    report_memory_json(&j, p->counts, NULL);
+    int64_t outside = r->config->outside_bytes;
+    report_memory_json(&j, p->counts,
+                       &(struct report_outside){.now_bytes = outside, .peak_bytes = outside});
+    report_process_json(&j, p->counts->total_peak, outside);
     live_json(&j, &p->live, p->counts);
     findings_json(&j, &p->findings);
     if (s->explain > 0)
@@ -163,7 +168,8 @@ static bool plan(struct settings *s, struct error *e)
         return refuse(e, "--shards is for --explain and --params: this program shards nothing");
     if (!command_config(&c, s, CONFIG_PLAN, e))
         return false;
-    bool ok = command_measure(&r, &c, s, CONFIG_PLAN, e);
+    bool ok = outside_measure(&c, &c.outside_bytes, e) && // before the dry run's tables are there
+              command_measure(&r, &c, s, CONFIG_PLAN, e);
     if (ok) {
         ok = report(&r, s, e);
         run_close(&r);

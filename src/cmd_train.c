@@ -1,5 +1,6 @@
 // cmd_train.c - memtape train: plan, reserve, then one optimizer step after another.
 #include "src/commands.h"
+#include "src/outside.h"
 #include "src/progress.h"
 #include "src/run_log.h"
 #include "src/system.h"
@@ -154,6 +155,8 @@ static bool report(struct training *t, struct error *e)
     json_real(&j, "tokens_per_second", t->tokens > 0 ? (double)t->tokens / t->seconds : 0);
     report_flops_json(&j, &r->tape);
     report_memory_json(&j, counts, &outside);
+    report_process_json(&j, counts->total_peak, t->config.outside_bytes);
+    json_int(&j, "peak_resident_bytes", system_peak_resident_bytes());
     json_end(&j);
     return json_close(&j, s->json, e);
 }
@@ -179,6 +182,21 @@ static int run_training(struct training *t, struct error *e)
     return report(t, e) ? EXIT_OK : command_refuse(command.name, e);
 }
 
+// What will be outside the arena is measured before the plan's own tables are there.
+static bool open_run(struct training *t, struct error *e)
+{
+    struct config *c = &t->config;
+    struct run *r = &t->run;
+    if (!outside_measure(c, &c->outside_bytes, e) ||
+        !command_measure(r, c, &t->settings, CONFIG_TRAIN, e))
+        return false;
+    if (t->settings.force <= 0 && !outside_check(r->plan.bytes, c->outside_bytes, e)) {
+        run_close(r);
+        return false;
+    }
+    return run_reserve(r, e);
+}
+
 int cmd_train(int argc, char **argv)
 {
     static struct training t; // large: settings and tokenizer are in it
@@ -189,7 +207,7 @@ int cmd_train(int argc, char **argv)
     if (!command_config(&t.config, &t.settings, CONFIG_TRAIN, &e))
         return command_refuse(command.name, &e);
     t.val_loss = t.result.loss = NAN;
-    if (!command_open(&t.run, &t.config, &t.settings, CONFIG_TRAIN, &e)) {
+    if (!open_run(&t, &e)) {
         config_close(&t.config);
         return command_refuse(command.name, &e);
     }

@@ -59,6 +59,10 @@ bool command_config(struct config *c, struct settings *s, enum config_use use, s
 {
     if (!config_build(c, s, use, e))
         return false;
+    if (!budget_of_process(c, e)) {
+        config_close(c);
+        return false;
+    }
     if (auto_choose(c, e))
         return true;
     static struct run least; // what auto_choose leaves in c then is the least that it could do

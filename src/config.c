@@ -135,9 +135,11 @@ static bool choose_budget(struct config *c, const struct settings *s, struct err
     c->auto_checkpoint = s->checkpoint != NULL && strcmp(s->checkpoint, "auto") == 0;
     c->model.half_segments = s->segments != NULL && strcmp(s->segments, "half") == 0;
     if (!read_bytes("budget", s->budget, &c->budget_bytes, e) ||
+        !read_bytes("budget-process", s->budget_process, &c->process_budget_bytes, e) ||
         !read_bytes("activation-budget", s->activation_budget, &c->activation_budget_bytes, e))
         return false;
-    bool has_budget = c->budget_bytes > 0 || c->activation_budget_bytes > 0;
+    bool has_budget =
+        c->budget_bytes > 0 || c->activation_budget_bytes > 0 || c->process_budget_bytes > 0;
     if (c->auto_checkpoint && !has_budget)
         return refuse(e, "--checkpoint auto needs to know how much memory there is: add --budget "
                          "or --activation-budget");

@@ -19,6 +19,8 @@ struct config {
     int64_t steps, eval_every, eval_batches, save_every;
     int threads;
     bool auto_checkpoint;            // choose policies[] so that a budget holds
+    int64_t process_budget_bytes;    // of arena and outside together; 0: none
+    int64_t outside_bytes;           // of the process beside the arena; 0: not measured
     int64_t budget_bytes;            // of the arena's peak; 0: none
     int64_t activation_budget_bytes; // of the peak without what stays; 0: none
     bool lists_all;                  // dry: every micro-batch, not one for all that are alike

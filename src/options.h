@@ -33,7 +33,7 @@ enum { SETTINGS_VALUES_BYTES = 1 << 13 };
 
 struct settings {
     const char *model, *data, *tokenizer, *order, *optimizer, *attention, *checkpoint, *segments;
-    const char *budget, *activation_budget;
+    const char *budget, *activation_budget, *budget_process;
     const char *tokens, *against;
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
     const char *plot, *plot_y;
@@ -44,7 +44,7 @@ struct settings {
     int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards, slopes;
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
     double ignore, tolerance;
-    int bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
+    int force, bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave

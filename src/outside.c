@@ -1,15 +1,16 @@
 #include "src/outside.h"
 
+#include "data/corpus.h"
+
 #include "src/system.h"
 #include "tape/cpu/bench_gemm.h"
 #include "tape/tape.h"
 #include "tape/text.h"
 
-// One product per thread with the longest rows that the model has, as large as a linear's tile: a
-// BLAS packs no more than that at a time.
+// One product per thread as large as a linear's tile, with rows as long as a BLAS packs at a time.
 static bool touch_blas(const struct config *c, struct error *e)
 {
-    enum { TILE_ROWS = 128, TILE_COLS = 96, ROW_MAX = 1 << 14 };
+    enum { TILE_ROWS = 128, TILE_COLS = 96, ROW_MAX = 1 << 11 };
     int64_t in = 4 * c->model.width < ROW_MAX ? 4 * c->model.width : ROW_MAX;
     struct bench_gemm s = {.rows = TILE_ROWS * c->threads, .in = in, .out = TILE_COLS};
     int64_t size = (int64_t)sizeof(real), x_bytes = s.rows * s.in * size;
@@ -36,6 +37,8 @@ bool outside_measure(const struct config *c, int64_t *bytes, struct error *e)
     if (!touch_blas(c, e))
         return false;
     *bytes = system_resident_bytes();
+    if (*bytes > 0 && !c->has_data)
+        *bytes += CORPUS_DEFAULT_BYTES; // the text that train loads if none is named
     return true;
 }
 

@@ -45,6 +45,30 @@ void report_memory_json(struct json *j, const struct ledger_counts *c,
     json_end(j);
 }
 
+void report_process_json(struct json *j, int64_t arena_bytes, int64_t outside_bytes)
+{
+    int64_t available = system_available_bytes(), all = arena_bytes + outside_bytes;
+    json_object(j, "process");
+    json_int(j, "predicted_resident_bytes", all);
+    json_int(j, "outside_bytes", outside_bytes);
+    json_int(j, "available_bytes", available);
+    json_bool(j, "fits", available == 0 || all <= available);
+    json_end(j);
+}
+
+void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes)
+{
+    char all[TEXT_NUMBER_BYTES], outside[TEXT_NUMBER_BYTES], available[TEXT_NUMBER_BYTES];
+    int64_t have = system_available_bytes();
+    fprintf(
+        f, "The process: %s resident at its peak, of it %s outside the arena (measured here now)",
+        text_from_bytes(arena_bytes + outside_bytes, all), text_from_bytes(outside_bytes, outside));
+    if (have > 0)
+        fprintf(f, "; this machine has %s available: it %s", text_from_bytes(have, available),
+                arena_bytes + outside_bytes <= have ? "fits" : "does not fit");
+    fprintf(f, ".\n");
+}
+
 void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
 {
     const struct gpt_config *m = &c->model;

@@ -12,6 +12,10 @@ struct report_outside {
 
 struct report_outside report_measure_outside(const struct run *r);
 
+// "process": what the run will hold resident in all, and what this machine has available now.
+void report_process_json(struct json *j, int64_t arena_bytes, int64_t outside_bytes);
+void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes);
+
 // "memory": peak, its categories and phases. outside may be NULL: zeros.
 void report_memory_json(struct json *j, const struct ledger_counts *c,
                         const struct report_outside *outside);

@@ -1,6 +1,7 @@
 #include "tape/ledger.h"
 
-#include <stdio.h>
+#include "tape/text.h"
+
 #include <string.h>
 
 static const char *const category_names[LEDGER_CATEGORY_COUNT] = {
@@ -77,7 +78,8 @@ int32_t ledger_born(struct ledger *l, const struct ledger_label *label, int64_t 
                              .born = next_event(l),
                              .died = LEDGER_LIVE,
                              .node = label->node};
-    snprintf(r->name, sizeof(r->name), "%s%s", label->name, label->suffix ? label->suffix : "");
+    size_t used = text_append(r->name, sizeof(r->name), 0, label->name);
+    text_append(r->name, sizeof(r->name), used, label->suffix != NULL ? label->suffix : "");
     for (int i = 0; i < label->dim_count; i++)
         r->dim[i] = label->dim[i];
     record_event(l, index, bytes + padding_bytes);

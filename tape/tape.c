@@ -1,6 +1,7 @@
 #include "tape/tape_int.h"
 
 #include "tape/blas.h"
+#include "tape/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -319,12 +320,12 @@ struct tensor *tape_leave(struct tape *t, struct tensor *keep)
 static void name_node(const struct tape *t, struct node *n)
 {
     size_t used = 0, size = sizeof(n->name);
-    for (int i = 0; i < t->scope_count && used < size; i++)
-        if (t->scope[i].name[0] != 0) // a root scope is a lifetime without a name
-            used += (size_t)snprintf(n->name + used, size - used, "%s.", t->scope[i].name);
-    if (used < size)
-        snprintf(n->name + used, size - used, "%s",
-                 t->next_name != NULL ? t->next_name : n->op->name);
+    for (int i = 0; i < t->scope_count; i++)
+        if (t->scope[i].name[0] != 0) { // a root scope is a lifetime without a name
+            used = text_append(n->name, size, used, t->scope[i].name);
+            used = text_append(n->name, size, used, ".");
+        }
+    text_append(n->name, size, used, t->next_name != NULL ? t->next_name : n->op->name);
 }
 
 // Somebody reads x too late. Says who, and who had it last.

@@ -46,6 +46,15 @@ char *text_from_bytes(int64_t bytes, char out[TEXT_NUMBER_BYTES])
     return out;
 }
 
+size_t text_append(char *out, size_t bytes, size_t used, const char *text)
+{
+    size_t length = strlen(text), room = bytes - 1 - used;
+    length = length < room ? length : room;
+    memcpy(out + used, text, length);
+    out[used + length] = 0;
+    return used + length;
+}
+
 // Parses a leading number of `text`; `rest` is what follows. No hexadecimal, no "inf", no "nan".
 static bool leading_double(const char *text, double *v, const char **rest)
 {

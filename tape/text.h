@@ -13,6 +13,10 @@ char *text_from_double(double v, char out[TEXT_NUMBER_BYTES]);
 // "1.50 MB" (1e6) for people; exact bytes belong beside it wherever they matter. Returns out.
 char *text_from_bytes(int64_t bytes, char out[TEXT_NUMBER_BYTES]);
 
+// Appends to the `used` bytes of a text in out, as far as there is room; returns how many are used
+// then. A birth costs a name, and printf costs more than the rest of a dry run.
+size_t text_append(char *out, size_t bytes, size_t used, const char *text);
+
 // Whole text or nothing: false if anything follows the number, or if it does not fit.
 bool text_to_double(const char *text, double *v);
 bool text_to_int64(const char *text, int64_t *v);
