@@ -116,7 +116,7 @@ for layers in 1 3; do
         fail "the tape ends: $(tail -n 1 "$dir/table")"
 done
 grep -q 'in .*h.0.attn.c_attn.weight' "$dir/table" || fail 'inputs without the names of parameters'
-grep -q 'in the buffer of head.linear' "$dir/table" || fail 'the loss takes the logits over'
+grep -q 'in the buffer of head.lm_head' "$dir/table" || fail 'the loss takes the logits over'
 grep -q 'parameter *in1 = wte.weight' "$dir/table" || fail 'backward of the head reads the table'
 
 # What the nodes keep is what the ledger has kept when backward begins (the loss itself aside).

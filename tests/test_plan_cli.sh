@@ -91,7 +91,7 @@ adds_up --checkpoint auto --layers 3 --activation-budget 400000
 # ---- equal micro-batches are run dry once, and it does not show ----
 
 memory_of() {
-    flat "$1" | grep '^memory'
+    flat "$1" | grep '^memory' | grep -v '\.outside\.'
 }
 for options in '--batch 9 --micro-batch 3' '--batch 11 --micro-batch 3 --eval-every 1' \
     '--batch 8 --micro-batch 1 --checkpoint full --layers 3' '--batch 5 --micro-batch 4 --no-tie'; do

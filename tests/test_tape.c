@@ -426,7 +426,7 @@ static void misuse_stops(void **state)
         {walk_twice, "is_walked"},
         {begin_before_the_walk, "is_walked"},
         {keep_for_ever, "scope.sum_squares is still there"},
-        {read_what_was_taken, "scope.gelu reads scope.scale"},
+        {read_what_was_taken, "took over for its output"},
         {read_a_view_as_a_whole, "contiguous"},
         {too_many_nodes, "node_count"},
     };
