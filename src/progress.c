@@ -18,30 +18,44 @@ void progress_begin(struct progress *p, bool quiet, int64_t first_step, int64_t 
                            .val_loss = NAN};
 }
 
-static void bar(struct progress *p, const struct progress_step *s)
+// What stands right of the bar.
+static void describe(const struct progress *p, const struct progress_step *s, char *out, int bytes)
 {
-    enum { CELLS = 24 };
-    char now[TEXT_NUMBER_BYTES], peak[TEXT_NUMBER_BYTES], cells[CELLS + 1], line[256];
+    char now[TEXT_NUMBER_BYTES], peak[TEXT_NUMBER_BYTES], val[32] = "";
     int64_t done = s->step - p->first_step, all = p->last_step - p->first_step;
-    int filled = all > 0 ? (int)(done * CELLS / all) : CELLS;
     double spent = system_seconds() - p->started;
     double left = done > 0 ? spent / (double)done * (double)(all - done) : 0;
-    for (int i = 0; i < CELLS; i++)
-        cells[i] = i < filled ? '#' : '.';
-    cells[CELLS] = 0;
-    int used = snprintf(line, sizeof(line), "[%s] %lld/%lld  loss %.4f", cells, (long long)s->step,
-                        (long long)p->last_step, s->loss);
     if (!isnan(p->val_loss))
-        used += snprintf(line + used, sizeof(line) - (size_t)used, "  val %.4f", p->val_loss);
-    snprintf(line + used, sizeof(line) - (size_t)used, "  %.0f tok/s  %.0f s left  %s/%s",
-             s->tokens_per_second, left, text_from_bytes(s->now_bytes, now),
-             text_from_bytes(s->peak_bytes, peak));
-    int columns = system_terminal_columns(STDERR_FILENO);
-    fprintf(stderr, "\r%-*.*s", columns - 1, columns - 1, line);
+        snprintf(val, sizeof(val), "  val %.4f", p->val_loss);
+    snprintf(out, (size_t)bytes, "%lld/%lld  loss %.4f%s  %.0f tok/s  %.0f s left  %s/%s",
+             (long long)s->step, (long long)p->last_step, s->loss, val, s->tokens_per_second, left,
+             text_from_bytes(s->now_bytes, now), text_from_bytes(s->peak_bytes, peak));
+}
+
+// The bar has what the words leave of the line; it yields first.
+static void bar(const struct progress *p, const struct progress_step *s)
+{
+    enum { CELLS_MAX = 24, CELLS_MIN = 4 };
+    char words[200], cells[CELLS_MAX + 1];
+    describe(p, s, words, sizeof(words));
+    int columns = system_terminal_columns(STDERR_FILENO) - 1;
+    int width = columns - (int)strlen(words) - 3; // brackets and a space
+    width = width > CELLS_MAX ? CELLS_MAX : width;
+    if (width < CELLS_MIN) {
+        fprintf(stderr, "\r%-*.*s", columns, columns, words);
+        fflush(stderr);
+        return;
+    }
+    int64_t done = s->step - p->first_step, all = p->last_step - p->first_step;
+    for (int i = 0; i < width; i++)
+        cells[i] = i * all < done * width ? '#' : '.';
+    cells[width] = 0;
+    int padding = columns - width - 3;
+    fprintf(stderr, "\r[%s] %-*.*s", cells, padding, padding, words);
     fflush(stderr);
 }
 
-// Lines at steps 1, 2, 5, 10, 20, 50 ... and at least ten over the run, and where it was validated.
+// The first, the last, one for each tenth of the run, and where it was validated.
 static bool is_worth_a_line(const struct progress *p, const struct progress_step *s)
 {
     int64_t all = p->last_step - p->first_step, every = all / 10 > 0 ? all / 10 : 1;
