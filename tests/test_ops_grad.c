@@ -258,7 +258,7 @@ static void plant_fault(struct tape *t, const struct check *k, int first, int en
                 return;
             }
     }
-    assert_true(!"there was a node to plant the fault in");
+    fail_msg("there is no node to plant the fault in");
 }
 
 static struct tensor *loss_of(struct tape *t, void *user)

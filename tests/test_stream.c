@@ -518,7 +518,7 @@ static void a_value_used_twice(void **state)
         assert_true(c->data[0] == 42);
         tape_leave(t, NULL);
         tape_backward(t, c, 1);
-        assert_true(x.grad[0] == 21 * walk);
+        assert_true(x.grad[0] == 21 * (real)walk);
     }
     tape_close(t);
 }

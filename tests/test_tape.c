@@ -495,7 +495,7 @@ static void gradients_add_up_until_cleared(void **state)
         struct tensor *y = op_scale(&tape, &p[HEAD], 2);
         tape_leave(&tape, NULL);
         tape_backward(&tape, y, 1);
-        assert_true(p[HEAD].grad[0] == 2 * walk);
+        assert_true(p[HEAD].grad[0] == 2 * (real)walk);
         assert_int_equal(tape.arena.ledger.phase, PHASE_FORWARD); // the phase before backward
     }
     tensor_zero_grad(&tape.arena, &p[HEAD]);
