@@ -36,11 +36,6 @@ static int64_t window_count(const struct dataset *d, const struct batch_shape *s
     return (d->train_count - 1) / s->seq;
 }
 
-int64_t batches_per_epoch(const struct dataset *d, const struct batch_shape *s)
-{
-    return window_count(d, s) / s->batch;
-}
-
 static int64_t sample_offset(const struct dataset *d, const struct batch_shape *s, int64_t step,
                              int64_t sample)
 {

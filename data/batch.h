@@ -28,10 +28,6 @@ struct batch_shape {
 // no batch holds a window twice. Everything below asks for data that passed.
 bool batch_check(const struct dataset *d, const struct batch_shape *s, struct error *e);
 
-// Whole batches before the first window comes again (sequential), or tokens per epoch over
-// tokens per batch (random). At least 1 for sequential data that passed batch_check.
-int64_t batches_per_epoch(const struct dataset *d, const struct batch_shape *s);
-
 // All samples of a step, or samples [first, first + rows) of it.
 void batch_fill(const struct dataset *d, const struct batch_shape *s, int64_t step, int32_t *tokens,
                 int32_t *targets);

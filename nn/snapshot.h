@@ -13,16 +13,25 @@
 //   2. a reader that finds no DIR looks at DIR.memtape-old
 //   3. DIR.memtape-tmp may be left behind: half of a new snapshot, or an old one that was about to
 //      be removed. The next write removes it
-// The new snapshot grows in DIR.memtape-tmp, is synced, and then changes places with DIR in one
-// call where the system has one; elsewhere DIR is moved to DIR.memtape-old, then the new one to
-// DIR. A writer locks DIR.memtape-tmp, and the system drops the lock of a dead one, so nobody has
-// to guess from process numbers.
+// How: snapshot_place.c.
 #ifndef NN_SNAPSHOT_H
 #define NN_SNAPSHOT_H
 
 #include "nn/gpt.h"
 
-enum { SNAPSHOT_OPTIMIZER_BYTES = 16, SNAPSHOT_TOKENIZER_BYTES = 32 << 10 };
+enum {
+    SNAPSHOT_PATH_BYTES = 4096,
+    SNAPSHOT_OPTIMIZER_BYTES = 16,
+    SNAPSHOT_TOKENIZER_BYTES = 32 << 10,
+};
+
+enum snapshot_file { SNAPSHOT_MODEL, SNAPSHOT_OPTIMIZER, SNAPSHOT_FILES };
+
+const char *snapshot_file_name(enum snapshot_file f); // "model.safetensors"
+
+// Where a reader looks for it: in dir, or in what a writer has moved aside. It may not be there.
+bool snapshot_path(const char *dir, enum snapshot_file f, char path[SNAPSHOT_PATH_BYTES],
+                   struct error *e);
 
 struct snapshot_info {
     struct gpt_config model;

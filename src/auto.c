@@ -39,6 +39,7 @@ struct search {
     struct tape scratch; // an arena of its own for the states
     struct state *state;
     int64_t first[CONFIG_SEGMENTS_MAX + 2]; // states of segment i: [first[i], first[i + 1])
+    bool is_full;                           // the latest search ended for want of states
 };
 
 // ---- prices ----------------------------------------------------------------------------
@@ -108,7 +109,8 @@ static bool extend(struct search *s, int64_t i, int64_t bytes)
             const struct price *price = &s->price[i][p];
             if (from.kept_bytes + price->running_bytes > bytes)
                 continue;
-            if (s->first[i] + count + 1 >= STATES_MAX)
+            s->is_full = s->first[i] + count + 1 >= STATES_MAX;
+            if (s->is_full)
                 return false;
             count = insert(list, count,
                            (struct state){.kept_bytes = from.kept_bytes + price->kept_bytes,
@@ -125,6 +127,7 @@ static bool search(struct search *s, int64_t bytes)
 {
     int64_t n = s->segment_count, best = -1;
     s->first[0] = 0;
+    s->is_full = false;
     for (int64_t i = 0; i < n; i++)
         if (!extend(s, i, bytes))
             return false;
@@ -167,8 +170,11 @@ static bool refuse_budget(struct search *s, int64_t room, struct error *e)
 {
     struct config *c = s->config;
     int64_t over, ignored, fails = room < 0 ? 0 : room, fits = fails + 1;
-    while (!search(s, fits))
+    while (!s->is_full && !search(s, fits))
         fits *= 2;
+    if (s->is_full)
+        return refuse(e, "--checkpoint auto: there are too many segments to choose for; try "
+                         "--segments block, or --checkpoint with a policy for all of them");
     while (fits - fails > 1) {
         int64_t middle = fails + (fits - fails) / 2;
         if (search(s, middle))

@@ -15,7 +15,7 @@ bool budget_of_process(struct config *c, struct error *e)
 {
     if (c->process_budget_bytes == 0)
         return true;
-    if (!outside_measure(c, &c->outside_bytes, e))
+    if (!outside_measure(c, e))
         return false;
     int64_t left = c->process_budget_bytes - c->outside_bytes;
     if (left <= 0)
@@ -129,8 +129,7 @@ void budget_explain(FILE *f, const struct run *r, const struct settings *s)
     overrun(f, l, limit);
     if (c->phase_peak[PHASE_INIT] > limit)
         fprintf(f, "  what stays (weights%s) takes %lld: no saving of activations helps\n",
-                r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN ? ", gradients, optimizer state"
-                                                                : "",
+                run_trains(r) ? ", gradients, optimizer state" : "",
                 (long long)c->phase_peak[PHASE_INIT]);
     suggestions(f, r, s);
 }

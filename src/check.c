@@ -41,7 +41,7 @@ struct check_difference check_compare(const real *x, const real *reference, int6
     return d;
 }
 
-static void compare_number(struct check_difference *d, double x, double reference)
+void check_compare_number(struct check_difference *d, double x, double reference)
 {
     d->elements++;
     d->norm = hypot(d->norm, x);
@@ -127,8 +127,8 @@ static bool one_step(struct check *k, const struct check_part *p, struct outcome
         k->kept_norm[i] = result.gradient_norm;
         return true;
     }
-    compare_number(&o->numbers, result.loss, k->kept_loss[i]);
-    compare_number(&o->numbers, result.gradient_norm, k->kept_norm[i]);
+    check_compare_number(&o->numbers, result.loss, k->kept_loss[i]);
+    check_compare_number(&o->numbers, result.gradient_norm, k->kept_norm[i]);
     return true;
 }
 

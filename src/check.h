@@ -54,6 +54,7 @@ bool check_run(struct check *k, const struct check_part *p, struct error *e);
 void check_fill(const struct check *k, struct run *r);
 
 struct check_difference check_compare(const real *x, const real *reference, int64_t n);
+void check_compare_number(struct check_difference *d, double x, double reference); // one more
 double check_norm(const real *x, int64_t n);
 
 // The checks. False (and e): one could not be done. What is broken is in the report.

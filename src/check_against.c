@@ -163,7 +163,7 @@ static void report(struct check *k, const struct step_result *result, double los
     struct check_variant v = {.name = "ours",
                               .planned_bytes = k->run.plan.bytes,
                               .peak_bytes = counts->total_peak,
-                              .saved_bytes = counts->peak[LEDGER_SAVED_ACTIVATIONS],
+                              .saved_bytes = counts->kept_bytes,
                               .seconds = seconds,
                               .loss = result->loss};
     for (int i = 0; i < l->count; i++)

@@ -92,18 +92,11 @@ static int64_t place_of(const struct tensor *x, uint64_t key, int64_t i, int64_t
 static struct check_difference compare(struct run *r, const struct tensor *x, uint64_t key,
                                        int64_t slopes, double counted)
 {
-    int64_t n = tensor_count(x);
-    struct check_difference d = {.elements = slopes < n ? slopes : n};
-    for (int64_t i = 0; i < d.elements; i++) {
-        int64_t at = place_of(x, key, i, d.elements);
-        double a = counted * (double)x->grad[at], b = slope(r, &x->data[at]);
-        double error = fabs(a - b), relative = error == 0 ? 0 : error / fmax(fabs(a), fabs(b));
-        d.differ += error != 0;
-        d.norm = hypot(d.norm, a);
-        d.reference_norm = hypot(d.reference_norm, b);
-        d.error_norm = hypot(d.error_norm, error);
-        d.largest_absolute = error > d.largest_absolute ? error : d.largest_absolute;
-        d.largest_relative = relative > d.largest_relative ? relative : d.largest_relative;
+    int64_t n = tensor_count(x), count = slopes < n ? slopes : n;
+    struct check_difference d = {0};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = place_of(x, key, i, count);
+        check_compare_number(&d, counted * (double)x->grad[at], slope(r, &x->data[at]));
     }
     return d;
 }
@@ -136,7 +129,7 @@ static void report(struct check *k, const struct step_result *result, double sec
     struct check_variant v = {.name = "the step whose gradients are checked",
                               .planned_bytes = k->run.plan.bytes,
                               .peak_bytes = counts->total_peak,
-                              .saved_bytes = counts->peak[LEDGER_SAVED_ACTIVATIONS],
+                              .saved_bytes = counts->kept_bytes,
                               .seconds = seconds,
                               .loss = result->loss};
     double worst = 0;

@@ -44,7 +44,7 @@ static void difference_json(struct json *j, const struct check_difference *d)
 
 bool check_report_open(struct check_report *c, const struct settings *s, struct error *e)
 {
-    bool json_on_stdout = s->json != NULL && strcmp(s->json, "-") == 0;
+    bool json_on_stdout = json_is_stdout(s->json);
     *c = (struct check_report){.file = json_on_stdout ? stderr : stdout,
                                .quiet = s->quiet > 0,
                                .verbose = s->verbose > 0,

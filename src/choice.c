@@ -74,12 +74,12 @@ static void read_cost(const struct run *r, struct cost *cost)
         cost->total_flops += cost->flops[k];
 }
 
-// Of equal micro-batches one is run: see step_config.
+// Of equal micro-batches one is run.
 static bool measure(struct config *c, enum config_use use, struct cost *cost)
 {
     static struct run r;
     struct error e;
-    c->step.is_sketch = true;
+    c->lists_all = false;
     if (!gpt_config_check(&c->model, &e) || !step_config_check(&c->step, &c->model, &e) ||
         !auto_choose(c, &e) || !run_measure(&r, c, use, &e))
         return false;
@@ -184,6 +184,8 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
     if (!config_build(&built, &said, use, &e))
         return false;
     built.prompt_count = c->prompt_count;
+    if (built.process_budget_bytes > 0) // what is outside was measured once
+        built.budget_bytes = c->budget_bytes;
     bool ok = measure(&built, use, cost);
     config_close(&built);
     return ok;

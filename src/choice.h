@@ -59,7 +59,8 @@ char *choice_text(const struct choice_option *option, int count, char out[CHOICE
 bool choice_set(struct settings *s, const struct choice_option *option, int count, struct error *e);
 
 // Builds the configuration anew from s and these options, and dry-runs that. c is what s alone
-// stands for: its vocabulary and prompt are taken from there, so no text is read again.
+// stands for: its vocabulary and prompt are taken from there, so no text is read again, and so is
+// what --budget-process leaves for the arena.
 bool choice_verify(const struct settings *s, const struct config *c, enum config_use use,
                    const struct choice_option *option, int count, struct cost *cost);
 

@@ -192,7 +192,7 @@ int cmd_bench(int argc, char **argv)
 {
     static struct bench b;
     struct json j;
-    struct error e;
+    struct error e, inner;
     int status;
     if (!command_begin(&command, &b.settings, argc, argv, &status))
         return status;
@@ -209,9 +209,9 @@ int cmd_bench(int argc, char **argv)
     bool ok = one ? bench_one(&b, b.settings.model, 0, json ? &j : NULL, &e)
                   : bench_one(&b, "nano", 12, json ? &j : NULL, &e) &&
                         bench_one(&b, "baby", 4, json ? &j : NULL, &e);
-    if (json)
+    if (json) {
         json_end(&j);
-    if (json && ok)
-        ok = json_close(&j, b.settings.json, &e);
+        ok &= json_close(&j, b.settings.json, ok ? &e : &inner);
+    }
     return ok ? EXIT_OK : command_refuse(command.name, &e);
 }

@@ -25,7 +25,7 @@ static bool report(const struct run *r, const struct settings *s, const struct e
     const struct ledger_counts *counts = &r->tape.arena.ledger.counts;
     struct report_outside outside = report_measure_outside(r);
     double rate = v->seconds > 0 ? (double)v->targets / v->seconds : 0;
-    if (s->json == NULL || strcmp(s->json, "-") != 0) {
+    if (!json_is_stdout(s->json)) {
         printf("validation loss %.6f over %lld targets\n", v->loss, (long long)v->targets);
         if (s->quiet <= 0)
             report_memory_table(stdout, counts, &outside);

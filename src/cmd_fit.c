@@ -357,11 +357,16 @@ static int say_nothing_fits(const struct fit *f)
 static bool begin(struct fit *f, struct error *e)
 {
     struct settings *s = &f->settings;
-    if (s->budget == NULL)
+    if (s->budget == NULL && s->budget_process == NULL)
         return refuse(e, "within what? expected --budget BYTES, as 800MB or 8GiB");
     if (s->activation_budget != NULL)
         return refuse(e, "--activation-budget is for train; fit goes by --budget");
-    return read_allowed(f, e) && config_build(&f->config, s, CONFIG_PLAN, e);
+    if (!read_allowed(f, e) || !config_build(&f->config, s, CONFIG_PLAN, e))
+        return false;
+    if (budget_of_process(&f->config, e))
+        return true;
+    config_close(&f->config);
+    return false;
 }
 
 int cmd_fit(int argc, char **argv)
@@ -374,7 +379,7 @@ int cmd_fit(int argc, char **argv)
     if (!begin(&f, &e))
         return command_refuse(command.name, &e);
     bool ok = find(&f, &e);
-    bool is_stdout = f.settings.json != NULL && strcmp(f.settings.json, "-") == 0;
+    bool is_stdout = json_is_stdout(f.settings.json);
     if (ok && f.settings.quiet <= 0 && !is_stdout)
         print(&f);
     if (ok && f.settings.json != NULL)

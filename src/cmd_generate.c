@@ -100,7 +100,7 @@ int cmd_generate(int argc, char **argv)
         return status;
     if (!config_build(&g.config, &g.settings, CONFIG_GENERATE, &e))
         return command_refuse(command.name, &e);
-    g.shows = g.settings.json == NULL || strcmp(g.settings.json, "-") != 0;
+    g.shows = !json_is_stdout(g.settings.json);
     if (command_open(&g.run, &g.config, &g.settings, CONFIG_GENERATE, &e)) {
         status = run_generate(&g, &e);
         run_close(&g.run);

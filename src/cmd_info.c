@@ -15,8 +15,6 @@ static const struct command command = {
     .operand = "DIR",
     .groups = OPTIONS_REPORT};
 
-enum { FILES = 2 };
-
 struct found {
     char dir[CONFIG_PATH_BYTES];
     struct snapshot_info info;
@@ -24,26 +22,26 @@ struct found {
     bool has_tokenizer;
     int64_t parameters; // elements of the model's file
     struct {
-        const char *name;
         bool exists;
         int64_t bytes, tensors;
-    } file[FILES];
+    } file[SNAPSHOT_FILES];
 };
 
-static bool look_at_file(struct found *f, int i, struct error *e)
+static bool look_at_file(struct found *f, enum snapshot_file i, struct error *e)
 {
-    char path[CONFIG_PATH_BYTES + 32];
+    char path[SNAPSHOT_PATH_BYTES];
     struct stat s;
     struct safetensors t;
-    snprintf(path, sizeof(path), "%s/%s", f->dir, f->file[i].name);
-    if (i > 0 && stat(path, &s) != 0 && errno == ENOENT)
+    if (!snapshot_path(f->dir, i, path, e))
+        return false;
+    if (i == SNAPSHOT_OPTIMIZER && stat(path, &s) != 0 && errno == ENOENT)
         return true; // a model without its optimizer is still a model
     if (!safetensors_open(&t, path, e))
         return false;
     f->file[i].exists = true;
     f->file[i].bytes = t.file_bytes;
     f->file[i].tensors = t.tensor_count;
-    for (int64_t k = 0; i == 0 && k < t.tensor_count; k++)
+    for (int64_t k = 0; i == SNAPSHOT_MODEL && k < t.tensor_count; k++)
         f->parameters += safetensors_count(&t.tensor[k]);
     safetensors_close(&t);
     return true;
@@ -51,15 +49,13 @@ static bool look_at_file(struct found *f, int i, struct error *e)
 
 static bool look(struct found *f, const char *dir, struct error *e)
 {
-    f->file[0].name = "model.safetensors";
-    f->file[1].name = "optimizer.safetensors";
     if (!config_find_snapshot(dir, f->dir, e) || !snapshot_read_info(f->dir, &f->info, e))
         return false;
     f->has_tokenizer = f->info.tokenizer[0] != 0;
     if (f->has_tokenizer && !tokenizer_from_text(&f->tokenizer, f->info.tokenizer, e))
         return false;
-    for (int i = 0; i < FILES; i++)
-        if (!look_at_file(f, i, e))
+    for (int i = 0; i < SNAPSHOT_FILES; i++)
+        if (!look_at_file(f, (enum snapshot_file)i, e))
             return false;
     return true;
 }
@@ -89,26 +85,11 @@ static void table(const struct found *f)
     printf("  step        %lld\n", (long long)f->info.step);
     printf("  optimizer   %s\n", optimizer_words(f));
     printf("  tokenizer   %s, %d tokens\n", tokenizer_words(f), f->tokenizer.vocab);
-    for (int i = 0; i < FILES; i++)
+    for (int i = 0; i < SNAPSHOT_FILES; i++)
         if (f->file[i].exists)
-            printf("  %-22s %12lld bytes, %lld tensors\n", f->file[i].name,
-                   (long long)f->file[i].bytes, (long long)f->file[i].tensors);
-}
-
-static void model_json(struct json *j, const struct found *f)
-{
-    const struct gpt_config *m = &f->info.model;
-    json_object(j, "model");
-    json_int(j, "params", f->parameters);
-    json_int(j, "layers", m->layers);
-    json_int(j, "heads", m->heads);
-    json_int(j, "width", m->width);
-    json_int(j, "context", m->context);
-    json_int(j, "vocab", m->vocab);
-    json_bool(j, "bias", m->bias);
-    json_bool(j, "tie", m->tie);
-    json_real(j, "dropout", m->dropout);
-    json_end(j);
+            printf("  %-22s %12lld bytes, %lld tensors\n",
+                   snapshot_file_name((enum snapshot_file)i), (long long)f->file[i].bytes,
+                   (long long)f->file[i].tensors);
 }
 
 static bool write_json(const struct found *f, const char *path, struct error *e)
@@ -118,7 +99,7 @@ static bool write_json(const struct found *f, const char *path, struct error *e)
         return false;
     json_object(&j, NULL);
     json_text(&j, "dir", f->dir);
-    model_json(&j, f);
+    report_gpt_json(&j, NULL, &f->info.model, f->parameters);
     json_int(&j, "step", f->info.step);
     json_text(&j, "optimizer", optimizer_words(f));
     json_object(&j, "tokenizer");
@@ -126,11 +107,11 @@ static bool write_json(const struct found *f, const char *path, struct error *e)
     json_int(&j, "vocab", f->tokenizer.vocab);
     json_end(&j);
     json_array(&j, "files");
-    for (int i = 0; i < FILES; i++) {
+    for (int i = 0; i < SNAPSHOT_FILES; i++) {
         if (!f->file[i].exists)
             continue;
         json_object(&j, NULL);
-        json_text(&j, "name", f->file[i].name);
+        json_text(&j, "name", snapshot_file_name((enum snapshot_file)i));
         json_int(&j, "bytes", f->file[i].bytes);
         json_int(&j, "tensors", f->file[i].tensors);
         json_end(&j);
@@ -150,7 +131,7 @@ int cmd_info(int argc, char **argv)
         return status;
     if (!look(&f, s.operand, &e))
         return command_refuse(command.name, &e);
-    if (s.quiet <= 0 && (s.json == NULL || strcmp(s.json, "-") != 0))
+    if (s.quiet <= 0 && !json_is_stdout(s.json))
         table(&f);
     return s.json == NULL || write_json(&f, s.json, &e) ? EXIT_OK
                                                         : command_refuse(command.name, &e);

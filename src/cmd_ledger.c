@@ -4,6 +4,7 @@
 // the run would make is measured too, but its rows are not of the step.
 #include "src/commands.h"
 #include "src/describe.h"
+#include "src/system.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -152,17 +153,13 @@ static void csv_line(FILE *f, const struct ledger_row *r)
 
 static bool write_csv(const struct listing *t, const char *path, struct error *e)
 {
-    bool is_stdout = strcmp(path, "-") == 0;
-    FILE *f = is_stdout ? stdout : fopen(path, "w");
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (f == NULL)
         return fail_csv(path, e);
     fprintf(f, "name,category,dtype,shape,bytes,op,phase,born,died\n");
     for (int64_t i = 0; i < t->shown; i++)
         csv_line(f, t->key[i].row);
-    bool ok = fflush(f) == 0 && !ferror(f);
-    if (!is_stdout)
-        ok &= fclose(f) == 0;
-    return ok || fail_csv(path, e);
+    return system_end_file(f, path) || fail_csv(path, e);
 }
 
 static void row_json(struct json *j, const struct ledger_row *r)
@@ -207,17 +204,12 @@ static bool write_json(const struct listing *t, const struct run *r, const char 
 
 // ---- the command -----------------------------------------------------------------------
 
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 static bool report(const struct run *r, const struct settings *s, struct error *e)
 {
     struct listing t = list(&r->tape.arena.ledger, s);
-    if (is_stdout(s->json) && is_stdout(s->csv))
+    if (json_is_stdout(s->json) && json_is_stdout(s->csv))
         return refuse(e, "--json - and --csv - both want standard output: give one a file");
-    if (s->quiet <= 0 && !is_stdout(s->json) && !is_stdout(s->csv)) {
+    if (s->quiet <= 0 && !json_is_stdout(s->json) && !json_is_stdout(s->csv)) {
         report_model_line(stdout, r->config, &r->gpt);
         table(&t);
     }

@@ -60,7 +60,7 @@ int cmd_ops(int argc, char **argv)
     int status;
     if (!command_begin(&command, &s, argc, argv, &status))
         return status;
-    if (s.quiet <= 0 && (s.json == NULL || strcmp(s.json, "-") != 0))
+    if (s.quiet <= 0 && !json_is_stdout(s.json))
         table(stdout);
     if (s.json != NULL && !report_json(s.json, &e))
         return command_refuse(command.name, &e);

@@ -39,11 +39,6 @@ static const char *note_of(const struct config *c)
     return NULL;
 }
 
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 // ---- for people ------------------------------------------------------------------------
 
 static void flops_line(FILE *f, const struct tape *t)
@@ -129,7 +124,7 @@ static bool report(const struct run *r, const struct settings *s, struct error *
     findings_make(&p.findings, r);
     if (s->explain > 0 && !explain_make(&p.explain, r, shards, e))
         return false;
-    if (s->quiet <= 0 && !is_stdout(s->json))
+    if (s->quiet <= 0 && !json_is_stdout(s->json))
         tell(&p, s);
     return s->json == NULL || write_json(&p, s, e);
 }
@@ -146,7 +141,7 @@ static bool report_states(const struct settings *s, struct error *e)
                       others[0] != 0 ? others : " --explain");
     if (!states_parse(s->params, &params, e))
         return false;
-    if (s->quiet <= 0 && !is_stdout(s->json))
+    if (s->quiet <= 0 && !json_is_stdout(s->json))
         states_table(stdout, params, shards);
     if (s->json == NULL)
         return true;
@@ -168,7 +163,7 @@ static bool plan(struct settings *s, struct error *e)
         return refuse(e, "--shards is for --explain and --params: this program shards nothing");
     if (!command_config(&c, s, CONFIG_PLAN, e))
         return false;
-    bool ok = outside_measure(&c, &c.outside_bytes, e) && // before the dry run's tables are there
+    bool ok = outside_measure(&c, e) && // before the dry run's tables are there
               command_measure(&r, &c, s, CONFIG_PLAN, e);
     if (ok) {
         ok = report(&r, s, e);

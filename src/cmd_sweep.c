@@ -16,18 +16,13 @@ static const struct command command = {
 
 enum { TERMINAL_COLUMNS = 80 };
 
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
 // What holds for the whole sweep, found out before anything takes time.
 static bool check_reports(const struct sweep *s, struct error *e)
 {
     const struct settings *o = &s->settings;
     enum sweep_amount y;
     static struct plot p;
-    if (is_stdout(o->json) + is_stdout(o->csv) + is_stdout(o->plot) > 1)
+    if (json_is_stdout(o->json) + json_is_stdout(o->csv) + json_is_stdout(o->plot) > 1)
         return refuse(e, "--json, --csv and --plot cannot share standard output: give files");
     if (o->plot_y != NULL && !sweep_report_find_amount(s, o->plot_y, &y, e))
         return false;
@@ -44,7 +39,7 @@ static bool parse(struct sweep *s, int i, int *status)
     if (!command_begin(&command, &s->settings, s->arg_count, s->arg, status))
         return false;
     s->has_runs = s->settings.run > 0;
-    s->has_budget |= s->settings.budget != NULL;
+    s->has_budget |= s->settings.budget != NULL || s->settings.budget_process != NULL;
     if (s->settings.steps == UNSET_INT)
         s->settings.steps = 3; // memory is the same after the first
     return true;
@@ -94,9 +89,7 @@ static bool write_svg(const struct plot *p, const char *path, struct error *e)
     if (f == NULL)
         return refuse(e, "--plot %s: %s", path, strerror(errno));
     plot_svg(f, p);
-    bool ok = !ferror(f);
-    ok &= fclose(f) == 0;
-    return ok || refuse(e, "--plot %s: %s", path, strerror(errno));
+    return system_end_file(f, path) || refuse(e, "--plot %s: %s", path, strerror(errno));
 }
 
 static bool plot(const struct sweep *s, struct error *e)
@@ -104,7 +97,7 @@ static bool plot(const struct sweep *s, struct error *e)
     static struct plot p;
     const struct settings *o = &s->settings;
     enum sweep_amount y = SWEEP_SAVED_ACTIVATIONS;
-    bool words = o->quiet <= 0 && !is_stdout(o->json) && !is_stdout(o->csv);
+    bool words = o->quiet <= 0 && !json_is_stdout(o->json) && !json_is_stdout(o->csv);
     if (o->plot == NULL && !(words && s->row_count > 1 && system_is_terminal(1)))
         return true;
     if (o->plot_y != NULL)
@@ -114,7 +107,7 @@ static bool plot(const struct sweep *s, struct error *e)
             printf("no plot: %s\n", e->text);
         return o->plot == NULL;
     }
-    if (o->plot != NULL && !is_stdout(o->plot))
+    if (o->plot != NULL && !json_is_stdout(o->plot))
         return write_svg(&p, o->plot, e);
     int columns = system_terminal_columns(1);
     if (words)
@@ -126,7 +119,7 @@ static bool plot(const struct sweep *s, struct error *e)
 static bool report(const struct sweep *s, struct error *e)
 {
     const struct settings *o = &s->settings;
-    if (o->quiet <= 0 && !is_stdout(o->json) && !is_stdout(o->csv))
+    if (o->quiet <= 0 && !json_is_stdout(o->json) && !json_is_stdout(o->csv))
         sweep_report_table(stdout, s);
     return (o->csv == NULL || sweep_report_csv(s, o->csv, e)) &&
            (o->json == NULL || sweep_report_json(s, o->json, e)) && plot(s, e);

@@ -252,7 +252,7 @@ static bool write_json(const struct run *r, const char *path, struct error *e)
 
 static bool report(const struct run *r, const struct settings *s, struct error *e)
 {
-    if (s->quiet <= 0 && (s->json == NULL || strcmp(s->json, "-") != 0))
+    if (s->quiet <= 0 && !json_is_stdout(s->json))
         table(r);
     return s->json == NULL || write_json(r, s->json, e);
 }

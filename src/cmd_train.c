@@ -109,16 +109,9 @@ static void print_text(void *user, const char *text, int64_t bytes)
     fwrite(text, 1, (size_t)bytes, user);
 }
 
-static void ignore_text(void *user, const char *text, int64_t bytes)
-{
-    (void)user;
-    (void)text;
-    (void)bytes;
-}
-
 static FILE *words(const struct training *t) // not where the JSON goes
 {
-    return t->settings.json != NULL && strcmp(t->settings.json, "-") == 0 ? stderr : stdout;
+    return json_is_stdout(t->settings.json) ? stderr : stdout;
 }
 
 // Made even if nobody is to see it, so that a quiet run is the same run.
@@ -127,7 +120,7 @@ static void sample(struct training *t)
     bool shows = t->settings.quiet <= 0 && t->config.sample.tokens > 0;
     if (shows)
         fprintf(words(t), "\nA sample (temperature %g):\n", t->config.sample.temperature);
-    run_sample(&t->run, (struct run_text){shows ? print_text : ignore_text, words(t)});
+    run_sample(&t->run, (struct run_text){shows ? print_text : NULL, words(t)});
     if (shows)
         fprintf(words(t), "\n");
 }
@@ -187,8 +180,7 @@ static bool open_run(struct training *t, struct error *e)
 {
     struct config *c = &t->config;
     struct run *r = &t->run;
-    if (!outside_measure(c, &c->outside_bytes, e) ||
-        !command_measure(r, c, &t->settings, CONFIG_TRAIN, e))
+    if (!outside_measure(c, e) || !command_measure(r, c, &t->settings, CONFIG_TRAIN, e))
         return false;
     if (t->settings.force <= 0 && !outside_check(r->plan.bytes, c->outside_bytes, e)) {
         run_close(r);

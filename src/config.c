@@ -28,14 +28,8 @@ static const char *text_or(const char *value, const char *otherwise)
 
 static bool is_snapshot(const char *dir)
 {
-    static const char *const place[] = {"", ".memtape-old"}; // see nn/snapshot.h
-    for (int i = 0; i < COUNT_OF(place); i++) {
-        char file[CONFIG_PATH_BYTES + 64];
-        snprintf(file, sizeof(file), "%s%s/model.safetensors", dir, place[i]);
-        if (access(file, F_OK) == 0)
-            return true;
-    }
-    return false;
+    char model[SNAPSHOT_PATH_BYTES];
+    return snapshot_path(dir, SNAPSHOT_MODEL, model, NULL) && access(model, F_OK) == 0;
 }
 
 bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e)
@@ -271,8 +265,10 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
         return false;
     bool needs_data =
         use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL || s->prompt != NULL;
-    if (needs_data && !open_data(c, s, use, e))
+    if (needs_data && !open_data(c, s, use, e)) {
+        config_close(c); // open, and then refused for its vocabulary
         return false;
+    }
     choose_training(c, s);
     choose_sample(c, s);
     c->prompt_count = 1;

@@ -1,27 +1,29 @@
 #include "src/json.h"
 
+#include "src/system.h"
 #include "tape/text.h"
 
 #include <errno.h>
 #include <string.h>
 
+bool json_is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
 bool json_open(struct json *j, const char *path, struct error *e)
 {
     *j = (struct json){.file = stdout};
-    if (strcmp(path, "-") == 0)
+    if (json_is_stdout(path))
         return true;
     j->file = fopen(path, "w");
-    j->is_ours = true;
     return j->file != NULL || refuse(e, "--json %s: %s", path, strerror(errno));
 }
 
 bool json_close(struct json *j, const char *path, struct error *e)
 {
     fputc('\n', j->file);
-    bool ok = fflush(j->file) == 0 && !ferror(j->file);
-    if (j->is_ours)
-        ok &= fclose(j->file) == 0;
-    return ok || refuse(e, "--json %s: %s", path, strerror(errno));
+    return system_end_file(j->file, path) || refuse(e, "--json %s: %s", path, strerror(errno));
 }
 
 // How many bytes a character has whose first byte this is; 0: none begins so.

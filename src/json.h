@@ -10,7 +10,6 @@ enum { JSON_DEPTH_MAX = 16 };
 
 struct json {
     FILE *file;
-    bool is_ours; // opened here, closed here
     bool in_line; // no line breaks: one object per line
     int depth;
     bool has_item[JSON_DEPTH_MAX];
@@ -18,6 +17,8 @@ struct json {
     char partial[4]; // the bytes so far of a character of more than one
     int partial_count;
 };
+
+bool json_is_stdout(const char *path); // "-"; false for NULL: no such output
 
 // path: a file, or "-" for standard output.
 bool json_open(struct json *j, const char *path, struct error *e);

@@ -4,6 +4,7 @@
 
 #include "tape/blas.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,9 +36,8 @@ static void usage(FILE *f)
     fprintf(f, "\n`memtape COMMAND --help` lists a command's options.\n");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    system_calm_threads(argv);
     if (argc < 2) {
         usage(stderr);
         return EXIT_REFUSED;
@@ -56,5 +56,19 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     struct error e;
     refuse(&e, "no such command: `memtape --help` lists what there is");
+    return command_refuse(argv[1], &e);
+}
+
+// A command that could not say what it had to say has failed, whatever it returned.
+int main(int argc, char **argv)
+{
+    struct error e;
+    system_hold_streams();
+    system_calm_threads(argv);
+    int status = run(argc, argv);
+    bool said = fflush(stdout) == 0 && !ferror(stdout);
+    if (said || status != EXIT_OK)
+        return status;
+    refuse(&e, "cannot write to standard output: %s", strerror(errno));
     return command_refuse(argv[1], &e);
 }

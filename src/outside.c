@@ -1,7 +1,6 @@
 #include "src/outside.h"
 
 #include "data/corpus.h"
-
 #include "src/system.h"
 #include "tape/cpu/bench_gemm.h"
 #include "tape/tape.h"
@@ -32,13 +31,15 @@ static bool touch_blas(const struct config *c, struct error *e)
     return true;
 }
 
-bool outside_measure(const struct config *c, int64_t *bytes, struct error *e)
+bool outside_measure(struct config *c, struct error *e)
 {
+    if (c->outside_bytes > 0)
+        return true;
     if (!touch_blas(c, e))
         return false;
-    *bytes = system_resident_bytes();
-    if (*bytes > 0 && !c->has_data)
-        *bytes += CORPUS_DEFAULT_BYTES; // the text that train loads if none is named
+    c->outside_bytes = system_resident_bytes();
+    if (c->outside_bytes > 0 && !c->has_data)
+        c->outside_bytes += CORPUS_DEFAULT_BYTES; // the text that train loads if none is named
     return true;
 }
 

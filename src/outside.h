@@ -6,8 +6,9 @@
 #include "src/config.h"
 
 // Makes this process touch what a run of c will touch beside its arena (threads, products of the
-// model's sizes), and reads its resident bytes: 10 ms. 0 where the system does not tell.
-bool outside_measure(const struct config *c, int64_t *bytes, struct error *e);
+// model's sizes), and reads its resident bytes into c->outside_bytes: 10 ms. 0 where the system
+// does not tell. What a budget of the process has had measured stays.
+bool outside_measure(struct config *c, struct error *e);
 
 // Refuses a run whose arena and outside together are more than the machine has available now: it
 // would swap, or be killed. Silent where the system does not tell.

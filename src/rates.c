@@ -29,9 +29,15 @@ static const double trial_seconds = 0.03; // spent on repeating it
 static const int64_t elements_max = 1 << 19;
 static const int64_t update_elements = 1 << 22; // more than caches hold
 
+struct sizes {
+    int64_t samples, rows, cols; // of x
+    int64_t w_rows, w_cols;      // w_rows 0: a vector
+};
+
 struct trial { // a small model of one kind of op
     struct tape tape;
     struct tensor x, w;
+    struct sizes sizes;
     int64_t heads;
     struct tensor *(*forward)(struct trial *t);
 };
@@ -113,33 +119,40 @@ static void time_rounds(struct trial *t, struct sum *sum)
     sum->seconds += best;
 }
 
-struct sizes {
-    int64_t samples, rows, cols; // of x
-    int64_t w_rows, w_cols;      // w_rows 0: a vector
-};
+static void make_tensors(struct trial *t)
+{
+    const struct sizes *s = &t->sizes;
+    struct arena *a = &t->tape.arena;
+    const int64_t x[] = {s->samples, s->rows, s->cols}, w[] = {s->w_rows, s->w_cols};
+    bool is_vector = s->w_rows == 0;
+    tensor_persistent(&t->x, a, "x", LEDGER_WEIGHTS, 3, x);
+    tensor_add_grad(&t->x, a);
+    tensor_persistent(&t->w, a, "w", LEDGER_WEIGHTS, is_vector ? 1 : 2, is_vector ? w + 1 : w);
+    tensor_add_grad(&t->w, a);
+}
+
+static bool measured_calls(struct tape *tape, void *user, struct error *e)
+{
+    struct trial *t = user;
+    (void)tape; // the trial's
+    (void)e;
+    make_tensors(t);
+    once(t);
+    return true;
+}
 
 static bool run_trial(struct trial *t, const struct sizes *s, struct sum *sum, struct error *e)
 {
-    int64_t x_count = s->samples * s->rows * s->cols;
-    int64_t w_count = (s->w_rows > 0 ? s->w_rows : 1) * s->w_cols;
-    int64_t out_count = s->w_rows > 0 ? s->samples * s->rows * s->w_rows : x_count;
-    int64_t square =
-        t->forward == naive_attention ? 3 * s->samples * t->heads * s->rows * s->rows : 0;
-    int64_t count = 6 * (x_count + out_count) + 2 * w_count + square;
-    struct plan plan = tape_plan_small(count * (int64_t)sizeof(real) + (1 << 20));
+    struct plan plan;
+    t->sizes = *s;
+    if (!tape_measure(&t->tape, 1, measured_calls, t, &plan, e))
+        return false;
+    tape_close(&t->tape);
     if (!tape_open(&t->tape, &plan, false, 1, e))
         return false;
-    struct arena *a = &t->tape.arena;
-    tensor_persistent(&t->x, a, "x", LEDGER_WEIGHTS, 3, (int64_t[]){s->samples, s->rows, s->cols});
-    tensor_add_grad(&t->x, a);
-    const int64_t dim[] = {s->w_rows, s->w_cols};
-    tensor_persistent(&t->w, a, "w", LEDGER_WEIGHTS, s->w_rows > 0 ? 2 : 1,
-                      s->w_rows > 0 ? dim : dim + 1);
-    tensor_add_grad(&t->w, a);
+    make_tensors(t);
     fill(&t->x);
     fill(&t->w);
-    tensor_zero_grad(a, &t->x);
-    tensor_zero_grad(a, &t->w);
     time_rounds(t, sum);
     tape_close(&t->tape);
     return true;

@@ -69,12 +69,12 @@ void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes)
     fprintf(f, ".\n");
 }
 
-void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
+void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params)
 {
-    const struct gpt_config *m = &c->model;
     json_object(j, "model");
-    json_text(j, "name", c->model_name);
-    json_int(j, "params", params_count(&g->params));
+    if (name != NULL)
+        json_text(j, "name", name);
+    json_int(j, "params", params);
     json_int(j, "layers", m->layers);
     json_int(j, "heads", m->heads);
     json_int(j, "width", m->width);
@@ -86,6 +86,11 @@ void report_model_json(struct json *j, const struct config *c, const struct gpt 
     json_text(j, "attention", gpt_attention_name(m->attention));
     json_text(j, "checkpoint", tape_policy_name(m->checkpoint));
     json_end(j);
+}
+
+void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
+{
+    report_gpt_json(j, c->model_name, &c->model, params_count(&g->params));
 }
 
 void report_flops_json(struct json *j, const struct tape *t)

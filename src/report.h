@@ -1,4 +1,5 @@
-// report.h - the ledger as tables and JSON. Reads, measures nothing.
+// report.h - the ledger as tables and JSON: read, never measured again. Only what the process holds
+// beside the arena, and what the machine has left, is asked of the system here.
 #ifndef SRC_REPORT_H
 #define SRC_REPORT_H
 
@@ -20,6 +21,8 @@ void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes);
 void report_memory_json(struct json *j, const struct ledger_counts *c,
                         const struct report_outside *outside);
 void report_model_json(struct json *j, const struct config *c, const struct gpt *g);
+// The same of a model that is not there. name: NULL if not known; params: elements of all weights.
+void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params);
 void report_flops_json(struct json *j, const struct tape *t);
 
 void report_memory_table(FILE *f, const struct ledger_counts *c,

@@ -3,9 +3,16 @@
 #include "src/budget.h"
 
 #include <stdio.h>
-#include <string.h>
+
+// data/ and nn/ do not know each other, and mean the same targets.
+_Static_assert((int)BATCH_IGNORE == (int)TARGET_IGNORED, "ignored targets");
 
 // ---- the calls that a plan and a run share ---------------------------------------------
+
+bool run_trains(const struct run *r)
+{
+    return r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
+}
 
 static void make_model(struct run *r, struct tape *t)
 {
@@ -14,7 +21,7 @@ static void make_model(struct run *r, struct tape *t)
     if (c->snapshot_dir[0] == 0)
         params_start(&r->gpt.params, t, c->step.seed);
     if (r->use != CONFIG_GENERATE)
-        step_init(&r->step, t, &r->gpt, &c->step, r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN);
+        step_init(&r->step, t, &r->gpt, &c->step, run_trains(r));
     r->step.config.is_sketch = tape_is_dry(t) && !c->lists_all;
 }
 
@@ -44,7 +51,7 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     double loss = 0;
     int64_t counted = 0;
     struct step_result result;
-    bool trains = r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
+    bool trains = run_trains(r);
     t->arena.ledger.limit_bytes = c->budget_bytes;
     make_model(r, t);
     if (r->calls != NULL)
@@ -65,12 +72,16 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     return true;
 }
 
+static bool measure(struct run *r, const struct config *c, enum config_use use, run_calls_fn *calls,
+                    void *user, struct error *e)
+{
+    *r = (struct run){.config = c, .use = use, .calls = calls, .calls_user = user};
+    return tape_measure(&r->tape, c->threads, measured_calls, r, &r->plan, e);
+}
+
 bool run_measure(struct run *r, const struct config *c, enum config_use use, struct error *e)
 {
-    memset(r, 0, sizeof(*r));
-    r->config = c;
-    r->use = use;
-    return tape_measure(&r->tape, c->threads, measured_calls, r, &r->plan, e);
+    return measure(r, c, use, NULL, NULL, e);
 }
 
 // ---- the run ---------------------------------------------------------------------------
@@ -111,8 +122,7 @@ bool run_open(struct run *r, const struct config *c, enum config_use use, struct
 bool run_open_for(struct run *r, const struct config *c, run_calls_fn *calls, void *user,
                   struct error *e)
 {
-    *r = (struct run){.config = c, .use = CONFIG_TRAIN, .calls = calls, .calls_user = user};
-    return tape_measure(&r->tape, c->threads, measured_calls, r, &r->plan, e) && run_reserve(r, e);
+    return measure(r, c, CONFIG_TRAIN, calls, user, e) && run_reserve(r, e);
 }
 
 bool run_save(const struct run *r, const char *dir, struct error *e)
@@ -155,7 +165,7 @@ void run_sample(struct run *r, struct run_text text)
     generate_prompt(&r->generate, &r->tape, c->prompt, c->prompt_count);
     for (int64_t i = 0; i < c->sample.tokens; i++) {
         int32_t id = generate_next(&r->generate, &r->tape);
-        if (id < k->vocab) // a model may know more tokens than its text had
+        if (text.out != NULL && id < k->vocab) // a model may know more tokens than its text had
             text.out(text.user, bytes, tokenizer_decode(k, id, bytes));
     }
     generate_close(&r->generate, &r->tape);

@@ -28,6 +28,9 @@ struct run {
 // if the run will make them, and last one optimizer step, whose nodes stay on the tape.
 bool run_measure(struct run *r, const struct config *c, enum config_use use, struct error *e);
 
+// Gradients and optimizer state are a part of it.
+bool run_trains(const struct run *r);
+
 // After run_measure: reserves what it found, touches it, and fills in weights (fresh, or the
 // snapshot's). False: nothing is held.
 bool run_reserve(struct run *r, struct error *e);
@@ -45,7 +48,7 @@ bool run_save(const struct run *r, const char *dir, struct error *e);
 // Validation loss, mean over targets: `batches` batches spread over the split, 0: all of it.
 bool run_validate(struct run *r, int64_t batches, double *loss, int64_t *counted, struct error *e);
 
-// Continues the prompt; each token's text goes to `out`.
+// Continues the prompt; each token's text goes to `out`, NULL if nobody is to see it.
 struct run_text {
     void (*out)(void *user, const char *text, int64_t bytes);
     void *user;

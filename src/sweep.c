@@ -258,13 +258,6 @@ bool sweep_plan(struct sweep *s, int i, struct error *e)
     return ok || blame(s, i, &inner, e);
 }
 
-static void ignore_text(void *user, const char *text, int64_t bytes)
-{
-    (void)user;
-    (void)text;
-    (void)bytes;
-}
-
 static int by_value(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -292,7 +285,7 @@ static bool take_steps(struct sweep *s, double *median, struct error *e)
     *median = seconds[c->steps / 2];
     if (c->eval_every > 0 && !run_validate(r, 1, &loss, &counted, e))
         return false;
-    run_sample(r, (struct run_text){ignore_text, NULL});
+    run_sample(r, (struct run_text){0});
     return true;
 }
 

@@ -34,7 +34,7 @@ enum sweep_amount { // what is known of each combination; bytes, then FLOPs of o
     SWEEP_FORWARD_FLOPS,
     SWEEP_BACKWARD_FLOPS,
     SWEEP_RECOMPUTE_FLOPS,
-    SWEEP_OVER_BUDGET_BYTES,   // only with --budget; 0: it fits
+    SWEEP_OVER_BUDGET_BYTES,   // only with a budget of the arena or the process; 0: it fits
     SWEEP_MEASURED_PEAK_BYTES, // from here on only with --run
     SWEEP_STEP_SECONDS,
     SWEEP_TOKENS_PER_SECOND,

@@ -1,5 +1,6 @@
 #include "src/sweep_report.h"
 
+#include "src/system.h"
 #include "tape/text.h"
 
 #include <errno.h>
@@ -220,8 +221,7 @@ static void csv_row(FILE *f, const struct sweep *s, int row)
 
 bool sweep_report_csv(const struct sweep *s, const char *path, struct error *e)
 {
-    bool is_stdout = strcmp(path, "-") == 0;
-    FILE *f = is_stdout ? stdout : fopen(path, "w");
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (f == NULL)
         return fail_csv(path, e);
     for (int k = 0; k < s->axis_count; k++)
@@ -232,10 +232,7 @@ bool sweep_report_csv(const struct sweep *s, const char *path, struct error *e)
     fprintf(f, "peak_phase,saved_ratio\n");
     for (int i = 0; i < s->row_count; i++)
         csv_row(f, s, i);
-    bool ok = fflush(f) == 0 && !ferror(f);
-    if (!is_stdout)
-        ok &= fclose(f) == 0;
-    return ok || fail_csv(path, e);
+    return system_end_file(f, path) || fail_csv(path, e);
 }
 
 static void value_json(struct json *j, const char *key, const struct sweep_axis *a,

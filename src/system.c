@@ -4,6 +4,7 @@
 #include "src/system.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <spawn.h>
@@ -204,6 +205,13 @@ int system_terminal_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+void system_hold_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) // the lowest number that is free is fd itself
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 void system_calm_threads(char *const argv[])
 {
 #if defined(_OPENMP) && defined(__linux__)
@@ -211,7 +219,8 @@ void system_calm_threads(char *const argv[])
     for (int i = 0; i < COUNT_OF(said); i++)
         if (getenv(said[i]) != NULL)
             return;
-    setenv(said[0], "passive", 1);
+    setenv("GOMP_SPINCOUNT", "1000", 1); // gcc's OpenMP: some microseconds
+    setenv("KMP_BLOCKTIME", "0", 1);     // clang's: milliseconds
     execv("/proc/self/exe", argv); // returns only if that cannot be
 #else
     (void)argv;
@@ -256,6 +265,23 @@ bool system_make_directory(const char *path, struct error *e)
     if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode))
         return refuse(e, "%s is not a directory: choose another", path);
     return true;
+}
+
+bool system_end_file(FILE *f, const char *path)
+{
+    struct stat s;
+    bool ok = fflush(f) == 0 && !ferror(f);
+    int why = errno;
+    if (f == stdout)
+        return ok;
+    if (fclose(f) != 0 && ok) {
+        why = errno;
+        ok = false;
+    }
+    if (!ok && lstat(path, &s) == 0 && S_ISREG(s.st_mode)) // a device stays
+        remove(path);
+    errno = why;
+    return ok;
 }
 
 bool system_make_temporary(char path[SYSTEM_PATH_BYTES], struct error *e)

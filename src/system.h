@@ -4,6 +4,8 @@
 
 #include "tape/base.h"
 
+#include <stdio.h>
+
 int64_t system_resident_bytes(void);      // of this process now; 0 if unknown
 int64_t system_peak_resident_bytes(void); // highest so far (VmHWM on Linux); 0 if unknown
 // What this machine could still give this process: free memory and what the system would make free,
@@ -18,10 +20,14 @@ void system_cpu_name(char *out, size_t bytes); // of the first processor; "unkno
 bool system_is_terminal(int fd);
 int system_terminal_columns(int fd); // 80 if unknown
 
-// Makes threads that wait for others sleep instead of spin, unless the user has said how they
-// should wait. On a machine with other work to do, spinning makes a step ten times slower. OpenMP
-// reads this before main: so the program starts itself again, once, with it set. Call first in
-// main.
+// Puts something that refuses to be read or written where standard input, output or error is
+// closed: else the next file that is opened would get their number, and their words.
+void system_hold_streams(void);
+
+// Makes threads that wait for others spin for some microseconds and then sleep, unless the user has
+// said how they should wait. Left alone they spin on, and on a machine with other work to do a step
+// takes ten times as long. OpenMP reads this before main: so the program starts itself again, once,
+// with it set. Call first in main.
 void system_calm_threads(char *const argv[]);
 
 // From now on Ctrl-C sets a flag instead of ending the process; a second one ends it.
@@ -30,6 +36,10 @@ bool system_was_interrupted(void);
 
 // Creates a directory and what is missing above it.
 bool system_make_directory(const char *path, struct error *e);
+
+// Ends the writing of a file (or of standard output, which stays open). False, with errno, if not
+// all could be written: what there is of a file is then removed.
+bool system_end_file(FILE *f, const char *path);
 
 enum { SYSTEM_PATH_BYTES = 1024 };
 

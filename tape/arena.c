@@ -13,16 +13,15 @@
 #define MAP_ANONYMOUS MAP_ANON
 #endif
 
-// What a dry run may need before anybody knows: address space, not memory.
-static const struct plan boundless = {.bytes = INT64_C(1) << 45,
-                                      .row_count = 1 << 21,
-                                      .event_count = 1 << 23,
-                                      .low_count = 1 << 20,
-                                      .high_count = 1 << 20,
-                                      .node_count = 1 << 20,
-                                      .tensor_count = 1 << 20,
-                                      .segment_count = 1 << 16,
-                                      .loan_count = 1 << 12};
+const struct plan arena_boundless = {.bytes = INT64_C(1) << 45,
+                                     .row_count = 1 << 21,
+                                     .event_count = 1 << 23,
+                                     .low_count = 1 << 20,
+                                     .high_count = 1 << 20,
+                                     .node_count = 1 << 20,
+                                     .tensor_count = 1 << 20,
+                                     .segment_count = 1 << 16,
+                                     .loan_count = 1 << 10};
 
 static const int64_t side_bytes_max = INT64_C(1) << 32;
 
@@ -111,8 +110,8 @@ static void open_tables(struct arena *a, const struct plan *p)
 {
     static const char *const name[] = {"ledger.rows", "ledger.events", "arena.low", "arena.high"};
     const int64_t count[] = {p->row_count, p->event_count, p->low_count, p->high_count};
-    const int64_t most[] = {boundless.row_count, boundless.event_count, boundless.low_count,
-                            boundless.high_count};
+    const int64_t most[] = {arena_boundless.row_count, arena_boundless.event_count,
+                            arena_boundless.low_count, arena_boundless.high_count};
     const int64_t item[] = {sizeof(struct ledger_row), sizeof(struct ledger_event),
                             sizeof(struct arena_block), sizeof(struct arena_block)};
     const int64_t *cap = a->dry ? most : count;
@@ -138,7 +137,7 @@ static void open_tables(struct arena *a, const struct plan *p)
 
 bool arena_open(struct arena *a, const struct plan *plan, bool dry, struct error *e)
 {
-    const struct plan *p = plan != NULL ? plan : &boundless;
+    const struct plan *p = plan != NULL ? plan : &arena_boundless;
     CHECK(plan != NULL || dry);
     memset(a, 0, sizeof(*a));
     a->dry = dry;

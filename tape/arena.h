@@ -42,8 +42,11 @@ struct arena {
     void *on_full_user;
 };
 
-// Reserves plan->bytes. dry: the range may not be touched, and plan NULL asks for the largest
-// range and tables that the system grants (they cost nothing until written).
+// What a dry run may need before anybody knows: address space, not memory.
+extern const struct plan arena_boundless;
+
+// Reserves plan->bytes. dry: the range may not be touched, and plan NULL asks for arena_boundless,
+// or the largest range below it that the system grants (it costs nothing until written).
 bool arena_open(struct arena *a, const struct plan *plan, bool dry, struct error *e);
 void arena_close(struct arena *a);
 

@@ -67,11 +67,7 @@ bool tape_open(struct tape *t, const struct plan *plan, bool dry, int threads, s
     if (!arena_open(&t->arena, plan, dry, e))
         return false;
     t->threads = threads;
-    struct plan boundless = {.node_count = 1 << 20,
-                             .tensor_count = 1 << 20,
-                             .segment_count = 1 << 16,
-                             .loan_count = 1 << 10};
-    make_tables(t, plan != NULL ? plan : &boundless);
+    make_tables(t, plan != NULL ? plan : &arena_boundless);
     if (!dry)
         blas_set_threads(threads);
     return true;

@@ -141,6 +141,10 @@ refused '--csv' "$dir/file/c" -- ledger $small --vocab 50 --csv "$dir/file/c" --
 refused '--json -' '--csv -' -- ledger $small --vocab 50 --csv - --json -
 [ ! -e /dev/full ] || refused '/dev/full' -- ops --quiet --json /dev/full
 
+refused 'too many segments' '--segments block' -- plan --model tiny --layers 1000 \
+    --segments half --checkpoint auto --activation-budget 20MB
+refused 'budget-process' 'bytes before the arena' -- fit --model tiny --budget-process 1MB
+
 # ---- snapshots ----
 
 whole="$dir/whole"

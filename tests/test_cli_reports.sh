@@ -164,6 +164,10 @@ for file in model optimizer; do
     grep -q "\"bytes\": $bytes," "$dir/info.json" || fail "info --json: bytes of $file"
 done
 grep -q 'adamw' "$dir/table" || fail 'info: optimizer'
+mv "$out/snapshot" "$out/snapshot.memtape-old" # as a writer that was killed leaves it
+"$memtape" info "$out" >"$dir/aside" || fail 'info: not of what was moved aside'
+same 'info: what was moved aside' "$dir/table" "$dir/aside"
+mv "$out/snapshot.memtape-old" "$out/snapshot"
 
 # ---- text ----
 

@@ -21,7 +21,7 @@
 //   lost under accumulation     lost_under_accumulation; test_cli_train.sh: 497759232
 //   tied weights                test_cli_train.sh: known numbers
 //   bytes per parameter         test_rules: states_are_sixteen_bytes (fp32 as it exists)
-//   untouched pages             test_arena: touching_reaches_every_page
+//   untouched pages             test_arena: touching_reaches_every_page; test_process.sh
 //   second run in one process   second_run_in_one_process
 //   one byte short              test_budget.sh; test_tape: one_byte_less_does_not_fit
 //   frozen parameters           test_tape: frozen_parameters_cost_nothing; test_stream: frozen
@@ -51,11 +51,10 @@
 #include "tests/test.h"
 
 #include <locale.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { V = 4, ARENA_BYTES = 1 << 23, BITS_MAX = 1 << 13, ROWS_MAX = 8, NO = TARGET_IGNORED };
+enum { V = 4, ARENA_BYTES = 1 << 23, BITS_MAX = 1 << 13, NO = TARGET_IGNORED };
 
 // ---- a small model, and its gradients as one list of numbers ----
 
@@ -500,6 +499,10 @@ static void masks_differ(void **state)
         tape_backward(&m.tape, y, 1);
     }
     assert_true(loss[0] != loss[1] && loss[0] != loss[2] && loss[1] != loss[2]);
+    double first = gradients().loss; // of the same weights, but for the step
+    assert_true(gradients().loss == first);
+    m.step.steps_done++;
+    assert_true(gradients().loss != first);
     tape_close(&m.tape);
 }
 

@@ -9,7 +9,7 @@
 void update_fill(real *x, int64_t n, real value);
 void update_fill_normal(real *x, int64_t n, uint64_t key, double deviation); // see rng_normal
 
-struct update_adamw { // one step's constants, in double; see nn/adamw.h
+struct update_adamw { // one step's constants, in double; see nn/optimizer.h
     double rate, beta1, beta2, eps;
     double decay;                    // 1 - rate * weight decay; 1 for what does not decay
     double correction1, correction2; // 1 - beta^t

@@ -89,12 +89,6 @@ void vec_add_to(real *y, const real *x, int64_t n)
         y[i] += x[i];
 }
 
-void vec_axpy(real *y, real a, const real *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] = vec_fma(a, x[i], y[i]);
-}
-
 void vec_scale(real *x, real a, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -133,8 +133,7 @@ real vec_max(const real *x, int64_t n); // of the elements that are numbers; -in
 // alone, joined in order.
 double vec_sum_squares(const real *x, int64_t n);
 
-void vec_add_to(real *y, const real *x, int64_t n);       // y += x
-void vec_axpy(real *y, real a, const real *x, int64_t n); // y += a x
-void vec_scale(real *x, real a, int64_t n);               // x *= a
+void vec_add_to(real *y, const real *x, int64_t n); // y += x
+void vec_scale(real *x, real a, int64_t n);         // x *= a
 
 #endif

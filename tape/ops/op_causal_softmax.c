@@ -39,7 +39,7 @@ static void causal_softmax_backward(struct tape *t, struct node *n)
 {
     (void)t;
     int64_t time = n->out->dim[3], rows = tensor_count(n->out) / time;
-    bool adds = n->adds[0];
+    int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         const real *y = n->out->data + r * time, *dy = n->dy + r * time;

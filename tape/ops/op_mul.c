@@ -28,7 +28,7 @@ static void mul_backward(struct tape *t, struct node *n)
     for (int which = 0; which < 2; which++) {
         real *dx = n->dx[which];
         const real *other = n->in[1 - which]->data;
-        bool adds = n->adds[which];
+        int adds = n->adds[which]; // a bool would keep gcc from vectorising the loop
         if (dx == NULL)
             continue;
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)

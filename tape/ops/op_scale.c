@@ -24,7 +24,7 @@ static void scale_backward(struct tape *t, struct node *n)
     (void)t;
     const real *dy = n->dy;
     real *dx = n->dx[0], factor = (real)n->args.factor; // dx may be dy
-    bool adds = n->adds[0];
+    int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)
     for (int64_t i = 0; i < count; i++)

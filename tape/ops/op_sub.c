@@ -26,7 +26,7 @@ static void sub_backward(struct tape *t, struct node *n)
     int64_t count = tensor_count(n->out);
     for (int which = 0; which < 2; which++) {
         real *dx = n->dx[which], sign = which == 0 ? 1 : -1;
-        bool adds = n->adds[which];
+        int adds = n->adds[which]; // a bool would keep gcc from vectorising the loop
         if (dx == NULL)
             continue;
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)

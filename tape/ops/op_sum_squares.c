@@ -23,7 +23,7 @@ static void sum_squares_backward(struct tape *t, struct node *n)
     (void)t;
     int64_t samples = n->out->dim[0], count = tensor_count(n->in[0]) / samples;
     const real *x = n->in[0]->data;
-    bool adds = n->adds[0];
+    int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
 #pragma omp parallel for schedule(static) if (samples * count > PARALLEL_MIN)
     for (int64_t b = 0; b < samples; b++)
         for (int64_t i = b * count; i < (b + 1) * count; i++)

@@ -24,8 +24,8 @@ static void tanh_backward(struct tape *t, struct node *n)
 {
     (void)t;
     const real *y = n->out->data, *dy = n->dy;
-    real *dx = n->dx[0]; // may be dy
-    bool adds = n->adds[0];
+    real *dx = n->dx[0];   // may be dy
+    int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)
     for (int64_t i = 0; i < count; i++)
