@@ -221,7 +221,7 @@ void system_calm_threads(char *const argv[])
             return;
     setenv("GOMP_SPINCOUNT", "1000", 1); // gcc's OpenMP: some microseconds
     setenv("KMP_BLOCKTIME", "0", 1);     // clang's: milliseconds
-    execv("/proc/self/exe", argv); // returns only if that cannot be
+    execv("/proc/self/exe", argv);       // returns only if that cannot be
 #else
     (void)argv;
 #endif
