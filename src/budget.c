@@ -119,11 +119,12 @@ void budget_explain(FILE *f, const struct run *r, const struct settings *s)
     const struct ledger_counts *c = &l->counts;
     int64_t limit = budget_limit(r->config);
     char budget[TEXT_NUMBER_BYTES], peak[TEXT_NUMBER_BYTES];
-    fprintf(f,
-            "memtape %s: --budget %lld (%s) is %lld bytes too few: the peak is %lld (%s), in %s\n",
-            s->command, (long long)limit, text_from_bytes(limit, budget),
-            (long long)(c->total_peak - limit), (long long)c->total_peak,
-            text_from_bytes(c->total_peak, peak), ledger_phase_name(c->peak_phase));
+    fprintf(
+        f, "memtape %s: --budget%s %lld (%s) is %lld bytes too few: the peak is %lld (%s), in %s\n",
+        s->command, r->config->process_budget_bytes > 0 ? "-process leaves the arena" : "",
+        (long long)limit, text_from_bytes(limit, budget), (long long)(c->total_peak - limit),
+        (long long)c->total_peak, text_from_bytes(c->total_peak, peak),
+        ledger_phase_name(c->peak_phase));
     if (r->config->auto_checkpoint)
         fprintf(f, "  even with the best choice of what to recompute\n");
     overrun(f, l, limit);

@@ -2,14 +2,30 @@
 
 #include "src/auto.h"
 #include "src/budget.h"
+#include "src/system.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <errno.h>
 
 int command_refuse(const char *command, const struct error *e)
 {
     if (e->text[0] != 0)
         fprintf(stderr, "memtape %s: %s\n", command, e->text);
     return EXIT_REFUSED;
+}
+
+// Before any work is done: could what it ends in be written?
+static bool can_report(const struct settings *s, struct error *e)
+{
+    const struct {
+        const char *name, *path;
+    } place[] = {{"json", s->json}, {"csv", s->csv}, {"save-gradients", s->save_gradients}};
+    for (int i = 0; i < COUNT_OF(place); i++)
+        if (place[i].path != NULL && strcmp(place[i].path, "-") != 0 &&
+            !system_can_write(place[i].path))
+            return refuse(e, "--%s %s: %s", place[i].name, place[i].path, strerror(errno));
+    return true;
 }
 
 bool command_begin(const struct command *c, struct settings *s, int argc, char **argv, int *status)
@@ -26,6 +42,10 @@ bool command_begin(const struct command *c, struct settings *s, int argc, char *
         printf("usage: memtape %s%s%s [--option value ...]\n%s\n\n", c->name,
                c->operand != NULL ? " " : "", c->operand != NULL ? c->operand : "", c->summary);
         options_help(c->groups);
+        return false;
+    }
+    if (!can_report(s, &e)) {
+        *status = command_refuse(c->name, &e);
         return false;
     }
     if (c->operand == NULL || s->operand != NULL)

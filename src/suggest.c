@@ -127,7 +127,7 @@ static void try_keeping(struct search *s)
         try(s, choice, "");
     }
     for (int both = 0; both <= 1; both++)
-        for (int c = CHECKPOINT_LEAN; s->count < SUGGESTIONS && c < CHECKPOINT_COUNT; c++)
+        for (int c = CHECKPOINT_LEAN; c < CHECKPOINT_COUNT; c++)
             if (c != (int)s->base.checkpoint)
                 try_policy(s, (enum choice_checkpoint)c, both == 1);
 }

@@ -267,6 +267,19 @@ bool system_make_directory(const char *path, struct error *e)
     return true;
 }
 
+bool system_can_write(const char *path)
+{
+    struct stat s;
+    bool is_there = lstat(path, &s) == 0;
+    FILE *f = fopen(path, "a");
+    if (f == NULL)
+        return false;
+    fclose(f);
+    if (!is_there)
+        remove(path);
+    return true;
+}
+
 bool system_end_file(FILE *f, const char *path)
 {
     struct stat s;

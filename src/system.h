@@ -37,6 +37,10 @@ bool system_was_interrupted(void);
 // Creates a directory and what is missing above it.
 bool system_make_directory(const char *path, struct error *e);
 
+// Whether a file could be written there, as far as opening one tells; leaves nothing behind. errno
+// says why not.
+bool system_can_write(const char *path);
+
 // Ends the writing of a file (or of standard output, which stays open). False, with errno, if not
 // all could be written: what there is of a file is then removed.
 bool system_end_file(FILE *f, const char *path);
