@@ -157,7 +157,7 @@ static void on_full(struct arena *a, const struct ledger_label *label, int64_t b
     exit(EXIT_REFUSED);
 }
 
-void budget_guard(struct arena *a)
+void budget_guard(struct run *r)
 {
-    a->on_full = on_full;
+    r->on_full = on_full;
 }

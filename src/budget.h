@@ -21,7 +21,8 @@ bool budget_holds(const struct run *r);
 // Of one that does not. s is what was said; suggestions are printed as options to append to it.
 void budget_explain(FILE *f, const struct run *r, const struct settings *s);
 
-// From now on a push that does not fit prints the same table and ends the program with status 1.
-void budget_guard(struct arena *a);
+// After run_measure: when r runs, a push that does not fit prints the same table and ends the
+// program with status 1.
+void budget_guard(struct run *r);
 
 #endif

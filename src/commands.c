@@ -61,6 +61,7 @@ bool command_measure(struct run *r, struct config *c, const struct settings *s, 
 {
     if (!run_measure(r, c, use, e))
         return false;
+    budget_guard(r);
     if (budget_holds(r))
         return true;
     budget_explain(stderr, r, s);

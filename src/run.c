@@ -1,7 +1,5 @@
 #include "src/run.h"
 
-#include "src/budget.h"
-
 #include <stdio.h>
 
 // data/ and nn/ do not know each other, and mean the same targets.
@@ -105,7 +103,7 @@ bool run_reserve(struct run *r, struct error *e)
     tape_close(&r->tape);
     if (!tape_open(&r->tape, &r->plan, false, r->config->threads, e))
         return false;
-    budget_guard(&r->tape.arena);
+    r->tape.arena.on_full = r->on_full;
     arena_touch(&r->tape.arena);
     make_model(r, &r->tape);
     if (load_snapshot(r, e))

@@ -20,6 +20,8 @@ struct run {
     struct step step;         // CONFIG_TRAIN and CONFIG_EVAL
     struct generate generate; // while a sample is made
     struct plan plan;
+    // What the arena calls if a plan was wrong, before its CHECK: for the caller of run_reserve.
+    void (*on_full)(struct arena *a, const struct ledger_label *label, int64_t bytes);
     run_calls_fn *calls; // NULL: a training's
     void *calls_user;
 };

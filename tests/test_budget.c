@@ -144,6 +144,7 @@ static int step_in(int64_t less, FILE *words)
         if (!run_measure(&run, &config, CONFIG_PLAN, &e))
             _exit(2);
         run.plan.bytes -= less;
+        budget_guard(&run);
         if (!run_reserve(&run, &e))
             _exit(3);
         int64_t count = config.step.batch * config.step.seq;
