@@ -134,6 +134,7 @@ int64_t ledger_watch(struct ledger *l);
 
 // Peaks in bytes since the start or the last reset.
 int64_t ledger_peak(const struct ledger *l);
-void ledger_reset_peak(struct ledger *l); // peaks become what is held now
+// Peaks become what is held now. A plan taken afterwards (tape_plan) is of what follows only.
+void ledger_reset_peak(struct ledger *l);
 
 #endif
