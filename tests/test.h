@@ -4,6 +4,7 @@
 
 #include "tape/base.h"
 
+#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +25,17 @@ static inline void near(double a, double b, double tolerance, const char *file, 
         return;
     print_error("%s:%d: %.17g, expected %.17g within %g\n", file, line, a, b, tolerance);
     _fail(file, line);
+}
+
+// A locale whose decimal point is a comma, as a host program may have one. False: there is none
+// here.
+static inline bool test_set_comma_locale(void)
+{
+    static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
+    for (int i = 0; i < COUNT_OF(commas); i++)
+        if (setlocale(LC_ALL, commas[i]) != NULL)
+            return true;
+    return false;
 }
 
 static inline bool test_is_long(void) // make test-long

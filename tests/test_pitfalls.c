@@ -779,11 +779,7 @@ static void beyond_the_position_table(void **state)
 static void locale(void **state)
 {
     (void)state;
-    static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
-    const char *set = NULL;
-    for (int i = 0; i < COUNT_OF(commas) && set == NULL; i++)
-        set = setlocale(LC_ALL, commas[i]);
-    if (set == NULL)
+    if (!test_set_comma_locale())
         skip();
     char path[128], line[64] = "";
     snprintf(line, sizeof(line), "%.1f", 0.5);
