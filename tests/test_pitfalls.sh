@@ -42,12 +42,14 @@ if [ -d /proc/self/task ]; then # products large enough for a BLAS to share them
         --batch 2 --steps 100000 --threads 1 --quiet 2>"$dir/log" &
     running=$!
     tries=0 busy=0
-    while [ $tries -lt 200 ] && [ "$busy" = 0 ]; do # threads with a tenth of the busiest one's time
+    # Threads with a tenth of the busiest one's time, once two seconds are used: a BLAS whose threads
+    # find nothing to do spins for some of the first ticks.
+    while [ $tries -lt 200 ] && [ "$busy" = 0 ]; do
         sleep 0.1
         tries=$((tries + 1))
         busy=$(cat /proc/$running/task/*/stat 2>/dev/null | sed 's/.*) //' | awk '
             { sum += t[NR] = $12 + $13; most = t[NR] > most ? t[NR] : most }
-            END { for (i in t) n += t[i] * 10 > most; print sum < 60 ? 0 : n }')
+            END { for (i in t) n += t[i] * 10 > most; print sum < 200 ? 0 : n }')
     done
     kill $running
     wait $running 2>/dev/null
