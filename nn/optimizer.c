@@ -62,6 +62,11 @@ double optimizer_gradient_norm(const struct param_list *params)
     return sqrt(sum);
 }
 
+__attribute__((noinline)) void optimizer_break(const struct param *p, int64_t step)
+{
+    __asm__ volatile("" : : "r"(p), "r"(step)); // keep the call and its arguments
+}
+
 static void update_param(const struct optimizer_config *c, struct param *p, int64_t step,
                          double rate, double scale)
 {
@@ -88,6 +93,8 @@ void optimizer_update(const struct optimizer_config *c, struct param_list *param
 {
     double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
     for (int i = 0; i < params->count; i++)
-        if (params->param[i].tensor.grad != NULL)
+        if (params->param[i].tensor.grad != NULL) {
             update_param(c, &params->param[i], step, rate, scale);
+            optimizer_break(&params->param[i], step);
+        }
 }
