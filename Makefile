@@ -218,7 +218,8 @@ run: deps
 
 TEST_PROGRAMS := $(foreach b,$(TEST_BUILDS),$(TESTS_$(b)))
 TEST_NEEDS    := $(TEST_PROGRAMS) $(call folder,release)/memtape $(call folder,f64)/memtape \
-                 $(call folder,debug)/memtape $(EXAMPLES_release)
+                 $(call folder,debug)/memtape $(call folder,debug)/examples/by_hand \
+                 $(EXAMPLES_release)
 
 test: deps-test
 	+@$(SUBMAKE) test-programs
@@ -261,8 +262,21 @@ bench-text: deps-quiet
 debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
 
-gdb: debug
-	gdb --args $(call folder,debug)/memtape $(RUN_ARGS)
+# EXAMPLE=by_hand: that program of examples/ instead of memtape with ARGS. Debian's lldb does not
+# find its own Python.
+ARGS     = train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --quiet
+EXAMPLE  =
+DEBUGGED = $(call folder,debug)/$(if $(EXAMPLE),examples/$(EXAMPLE),memtape)
+LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
+                          $(wildcard $(addsuffix -packages,$(wildcard /usr/lib/llvm-*/lib/python3*/*))))
+
+gdb: deps-quiet
+	+@$(SUBMAKE) $(DEBUGGED)
+	gdb -q -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+
+lldb: deps-quiet
+	+@$(SUBMAKE) $(DEBUGGED)
+	PYTHONPATH=$(LLDB_PYTHON) lldb -s tape/debug.lldb -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
 	+@$(SUBMAKE) install-files
@@ -292,10 +306,13 @@ help:
 	@echo 'make bench-exact what the exact order of sums costs'
 	@echo 'make examples    the programs of examples/, on the library alone'
 	@echo 'make install     PREFIX=/usr/local DESTDIR= : program, library, headers, pkg-config file'
-	@echo 'make debug gdb   a build with plain loops, in the debugger'
+	@echo 'make gdb         a build with plain loops in the debugger, ARGS="train --model tiny" or'
+	@echo '                 EXAMPLE=by_hand; lldb: in the other one; debug: only the build. Commands:'
+	@echo '                 tape tnode tfwd tback treplay tnext ttensor tgrad twatch twhy tledger'
+	@echo '                 tarena tlive tpeak tcheck (docs/gdb.md)'
 	@echo 'make deps        install the packages that are missing; deps-test: those of the tests too'
 	@echo 'make tidy clean'
 	@echo 'options          BLAS=openblas|builtin OMP=1|0 STATIC=0|1 BUILD=release|portable CC= V=1'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
-        bench-text bench-exact debug gdb install install-files clean help deps deps-test deps-quiet FORCE
+        bench-text bench-exact debug gdb lldb install install-files clean help deps deps-test deps-quiet FORCE

@@ -20,18 +20,18 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
     return rate > 0 ? op_dropout(t, x, rate, block_dropout_key(g, layer, place)) : x;
 }
 
-struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
+struct tensor *(block_linear)(struct tape *t, const char *name, struct tensor *x, struct param *w,
+                              struct param *b)
+{
+    tape_name(t, name);
+    return (op_linear)(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+}
+
+struct tensor *(block_norm)(struct tape *t, const char *name, struct tensor *x, struct param *w,
                             struct param *b)
 {
     tape_name(t, name);
-    return op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
-}
-
-struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                          struct param *b)
-{
-    tape_name(t, name);
-    return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    return (op_layernorm)(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
 }
 
 static enum tape_policy policy_of(const struct gpt *g, int64_t segment)

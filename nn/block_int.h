@@ -18,6 +18,9 @@ struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, 
                             struct param *b);
 struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
                           struct param *b);
+// The node remembers who called these, not the line in block.c.
+#define block_linear(t, ...) (block_linear)(OPS_HERE(t), __VA_ARGS__)
+#define block_norm(t, ...) (block_norm)(OPS_HERE(t), __VA_ARGS__)
 
 struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);
 struct tensor *mlp_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);

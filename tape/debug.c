@@ -7,9 +7,10 @@
 
 #define PRINTER(f) ((void (*)(void))(f))
 void (*const debug_printers[])(void) = {
-    PRINTER(debug_tape), PRINTER(debug_node),   PRINTER(debug_tensor),   PRINTER(debug_grad),
-    PRINTER(debug_why),  PRINTER(debug_ledger), PRINTER(debug_arena),    PRINTER(debug_live),
-    PRINTER(debug_text), PRINTER(debug_offset), PRINTER(debug_has_node), PRINTER(debug_check)};
+    PRINTER(debug_tape),  PRINTER(debug_node),   PRINTER(debug_tensor),   PRINTER(debug_grad),
+    PRINTER(debug_why),   PRINTER(debug_ledger), PRINTER(debug_arena),    PRINTER(debug_live),
+    PRINTER(debug_text),  PRINTER(debug_offset), PRINTER(debug_has_node), PRINTER(debug_check),
+    PRINTER(debug_matrix)};
 
 // ---- small things ----------------------------------------------------------------------
 
@@ -275,10 +276,15 @@ static size_t append_shape(const struct tensor *x, char *out, size_t used)
     return debug_append(out, used, "]");
 }
 
+static bool is_tensor(const struct tensor *x)
+{
+    return x != NULL && x->name != NULL && x->dim_count >= 1 && x->dim_count <= DIM_MAX;
+}
+
 const char *debug_text(const struct tape *t, const struct tensor *x)
 {
     static char text[DEBUG_TEXT_BYTES];
-    if (x == NULL || x->name == NULL || x->dim_count < 1 || x->dim_count > DIM_MAX)
+    if (!is_tensor(x))
         return "(no tensor)";
     size_t used = debug_append(text, 0, "%s ", x->name);
     used = append_shape(x, text, used);
@@ -463,31 +469,47 @@ static bool is_shown(int64_t i, int64_t count)
     return count <= WHOLE || i < EDGE || i >= count - EDGE;
 }
 
-static void print_row(const struct tensor *x, const real *values, int64_t row)
+static size_t append_row(const struct tensor *x, const real *values, int64_t row, char *out,
+                         size_t used)
 {
     int64_t cols = x->dim[x->dim_count - 1];
     char label[DEBUG_TEXT_BYTES] = "";
     if (x->dim_count > 1)
         append_index(x, row * cols, x->dim_count - 1, label, 0);
-    printf("%10s", label);
+    used = debug_append(out, used, "%10s", label);
     for (int64_t j = 0; j < cols; j++) {
         if (is_shown(j, cols))
-            printf(" %10.4g", value_at(x, values, row * cols + j));
+            used = debug_append(out, used, " %10.4g", value_at(x, values, row * cols + j));
         else if (j == EDGE)
-            printf("  ...");
+            used = debug_append(out, used, "  ...");
     }
-    printf("\n");
+    return debug_append(out, used, "\n");
 }
 
-static void print_matrix(const struct tensor *x, const real *values)
+static const char *matrix_of(const struct tensor *x, const real *values)
 {
+    static char text[DEBUG_TEXT_BYTES];
     int64_t cols = x->dim[x->dim_count - 1], rows = tensor_count(x) / cols;
-    for (int64_t i = 0; i < rows; i++) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int64_t i = 0; values != NULL && i < rows; i++) {
         if (is_shown(i, rows))
-            print_row(x, values, i);
+            used = append_row(x, values, i, text, used);
         else if (i == EDGE)
-            printf("%10s\n", "...");
+            used = debug_append(text, used, "%10s\n", "...");
     }
+    return text;
+}
+
+static const real *values_of(const struct tensor *x)
+{
+    const struct tensor *owner = owner_of(x);
+    return owner->data != NULL ? owner->data + x->base_offset : NULL;
+}
+
+const char *debug_matrix(const struct tensor *x)
+{
+    return is_tensor(x) ? matrix_of(x, values_of(x)) : "";
 }
 
 void debug_tensor(const struct tape *t, const char *name)
@@ -496,13 +518,10 @@ void debug_tensor(const struct tape *t, const char *name)
     if (x == NULL)
         return;
     printf("%s\n", debug_text(t, x));
-    const real *values = x->data;
-    if (x->base != NULL)
-        values = x->base->data != NULL ? x->base->data + x->base_offset : NULL;
-    if (values != NULL) {
+    const real *values = values_of(x);
+    if (values != NULL)
         print_numbers(x, values);
-        print_matrix(x, values);
-    }
+    printf("%s", matrix_of(x, values));
     fflush(stdout);
 }
 
@@ -568,7 +587,7 @@ void debug_grad(const struct tape *t, const char *name)
             print_buffer(t, x);
         printf("\n");
         print_numbers(x, values);
-        print_matrix(x, values);
+        printf("%s", matrix_of(x, values));
     }
     fflush(stdout);
 }

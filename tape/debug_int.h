@@ -4,7 +4,7 @@
 
 #include "tape/debug.h"
 
-enum { DEBUG_TEXT_BYTES = 400 };
+enum { DEBUG_TEXT_BYTES = 4096 };
 
 // The ledger's row of the live block at this address; NULL if there is none.
 const struct ledger_row *debug_row_at(const struct tape *t, const void *address);
