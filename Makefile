@@ -268,7 +268,7 @@ ARGS     = train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --q
 EXAMPLE  =
 DEBUGGED = $(call folder,debug)/$(if $(EXAMPLE),examples/$(EXAMPLE),memtape)
 LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
-                          $(wildcard $(addsuffix -packages,$(wildcard /usr/lib/llvm-*/lib/python3*/*))))
+                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))
 
 gdb: deps-quiet
 	+@$(SUBMAKE) $(DEBUGGED)
@@ -276,7 +276,7 @@ gdb: deps-quiet
 
 lldb: deps-quiet
 	+@$(SUBMAKE) $(DEBUGGED)
-	PYTHONPATH=$(LLDB_PYTHON) lldb -s tape/debug.lldb -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
 	+@$(SUBMAKE) install-files

@@ -168,7 +168,8 @@ def enter_op(phase):
     column = 'backward' if phase == BACKWARD else 'forward'
     function = node['op'][column][tape['device']]
     if int(function) == 0:  # a sum moves buffers, in grad.c
-        gdb.execute('finish', to_string=True)
+        gdb.FinishBreakpoint(frame, internal=True).silent = True
+        gdb.execute('continue', to_string=True)
     else:
         run_to(symbol_of(function), lambda frame: True)
     gdb.execute('frame')
@@ -423,9 +424,9 @@ class Watch(gdb.Breakpoint):
 
     def line(self, node, x, was, value):
         if int(node) == 0:
-            who = 'no op: cleared, joined or seeded (up shows who)'
-            return '%s: %s -> %.6g, %s\n' % (
-                self.label, 'none' if was is None else '%.6g' % was, value, who)
+            return '%s: %s -> %.6g, by %s\n' % (
+                self.label, 'none' if was is None else '%.6g' % was, value,
+                gdb.newest_frame().older().name())
         who = 'node %d, %s' % (int(node['index']), node['name'].string())
         at = 'samples from %d on' % int(node['first_sample'])
         adds = any(bool(node['adds'][i]) and int(node['in'][i]) == int(x)
