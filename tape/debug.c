@@ -7,10 +7,9 @@
 
 #define PRINTER(f) ((void (*)(void))(f))
 void (*const debug_printers[])(void) = {
-    PRINTER(debug_tape),  PRINTER(debug_node),   PRINTER(debug_tensor),   PRINTER(debug_grad),
-    PRINTER(debug_why),   PRINTER(debug_ledger), PRINTER(debug_arena),    PRINTER(debug_live),
-    PRINTER(debug_text),  PRINTER(debug_offset), PRINTER(debug_has_node), PRINTER(debug_check),
-    PRINTER(debug_matrix)};
+    PRINTER(debug_tape), PRINTER(debug_node),   PRINTER(debug_tensor),   PRINTER(debug_grad),
+    PRINTER(debug_why),  PRINTER(debug_ledger), PRINTER(debug_arena),    PRINTER(debug_live),
+    PRINTER(debug_text), PRINTER(debug_offset), PRINTER(debug_has_node), PRINTER(debug_check)};
 
 // ---- small things ----------------------------------------------------------------------
 
@@ -505,11 +504,6 @@ static const real *values_of(const struct tensor *x)
 {
     const struct tensor *owner = owner_of(x);
     return owner->data != NULL ? owner->data + x->base_offset : NULL;
-}
-
-const char *debug_matrix(const struct tensor *x)
-{
-    return is_tensor(x) ? matrix_of(x, values_of(x)) : "";
 }
 
 void debug_tensor(const struct tape *t, const char *name)

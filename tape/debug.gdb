@@ -7,6 +7,7 @@ set confirm off
 set print inferior-events off
 set print thread-events off
 set unwindonsignal on
+set max-value-size unlimited
 # One thread, and no second start of the program (src/main.c) to have OpenMP's threads wait calmly.
 set environment OMP_WAIT_POLICY passive
 set environment OPENBLAS_NUM_THREADS 1
@@ -478,15 +479,113 @@ for command, name in ((Tape, 'tape'), (Node, 'tnode'), (Forward, 'tfwd'), (Backw
 
 # ---- how values print ----
 
-def text_of(value):
-    return printed('debug_text', here(tape_or_null()), '(struct tensor *)%d' % int(value)).string()
+# The same text as debug_text() and debug_tensor(), but from what is read alone: gdb prints values
+# in the middle of listing frames, and a call into the program there can crash gdb itself.
+
+def readers_of(tape, x):
+    """Nodes whose backward is to come and reads the bytes of x."""
+    found = []
+    for i in range(int(tape['node_count']) - int(tape['walked_count'])):
+        node = tape['node'][i]
+        needs = int(node['op']['needs'])
+        if needs == 0 or not bool(node['out']['wants_grad']):
+            continue
+        read = [node['in'][k] for k in range(int(node['in_count']))
+                if needs & 1 << k and not (k == 0 and bool(node['gave_input']))]
+        if needs & 8:
+            read.append(node['out'])
+        if any((int(y['base']) or int(y)) == int(x) for y in read):
+            found.append(i)
+    return found
 
 
-def tape_or_null():
+def row_of(tape, address):
+    """The row of the ledger whose live block is at the address, or None."""
+    arena = tape['arena']
+    offset = address - int(arena['base'])
+    for end in range(2):
+        stack = arena['stack'][end]
+        for i in range(int(stack['count']) - 1, -1, -1):
+            block = stack['block'][i]
+            if int(block['offset_bytes']) == offset and bool(block['live']):
+                return arena['ledger']['row'][int(block['row'])]
+    return None
+
+
+def category_of(tape, x):
+    row = row_of(tape, int(x['data']))
+    return 'elsewhere' if row is None else str(row['category']).replace('LEDGER_', '').lower()
+
+
+def purpose_of(tape, x):
+    if int(x['base']):
+        return 'a view of ' + x['base']['name'].string()
+    readers = readers_of(tape, x)
+    nodes = 'node%s %s' % ('s' if len(readers) > 1 else '', ', '.join(map(str, readers)))
+    if not int(x['data']):
+        if readers:
+            return 'not there, will be computed again for ' + nodes
+        for i in range(int(tape['node_count'])):
+            if int(tape['node'][i]['taken']) == int(x):
+                return 'in a buffer that node %d took over' % i
+        return 'given back'
+    category = category_of(tape, x)
+    if bool(x['is_persistent']):
+        return category
+    if readers and bool(x['is_transient']) and category != 'recomputed':
+        return 'until its scope ends, then again for ' + nodes
+    if readers:
+        return '%s for %s' % ('recomputed' if category == 'recomputed' else 'saved', nodes)
+    return 'held by its scope' if bool(x['in_scope']) else 'held by its segment'
+
+
+def dims_of(x):
+    return [int(x['dim'][i]) for i in range(int(x['dim_count']))]
+
+
+def line_of(x):
+    dims, each = dims_of(x), x['data'].type.target().sizeof
+    count = 1
+    for size in dims:
+        count *= size
+    text = '%s f%d[%s] %d B' % (
+        x['name'].string(), 8 * each, ','.join(map(str, dims)), count * each)
     try:
-        return find_tape()
+        return text + ' ' + purpose_of(find_tape(), x)
     except gdb.GdbError:
-        return 0
+        return text
+
+
+def shown(count):
+    """Which of so many are shown; None stands for those left out."""
+    return list(range(count)) if count <= 6 else [0, 1, 2, None] + list(range(count - 3, count))
+
+
+def matrix_of(x):
+    dims = dims_of(x)
+    owner = x['base'] if int(x['base']) else x
+    if not int(owner['data']):
+        return ''
+    values = owner['data'] + int(x['base_offset'])
+    strides = [int(x['stride'][i]) for i in range(len(dims))]
+    rows = 1
+    for size in dims[:-1]:
+        rows *= size
+    lines = []
+    for row in shown(rows):
+        if row is None:
+            lines.append('%10s' % '...')
+            continue
+        index, rest = [], row
+        for size in reversed(dims[:-1]):
+            index.insert(0, rest % size)
+            rest //= size
+        at = sum(i * s for i, s in zip(index, strides))
+        label = '[%s]' % ','.join(map(str, index)) if index else ''
+        lines.append('%10s' % label + ''.join(
+            '  ...' if j is None else ' %10.4g' % float(values[at + j * strides[-1]])
+            for j in shown(dims[-1])))
+    return '\n' + '\n'.join(lines)
 
 
 class Line:
@@ -495,10 +594,6 @@ class Line:
 
     def to_string(self):
         return self.text
-
-
-def node_text(node):
-    return 'node %d %s' % (int(node['index']), node['name'].string())
 
 
 def pretty(value):
@@ -512,11 +607,10 @@ def pretty(value):
     pointer = value if is_pointer else value.address
     try:
         if target.tag == 'node':
-            return Line(node_text(pointer))
-        text = text_of(pointer)
-        if not is_pointer:
-            text += '\n' + printed('debug_matrix', '(struct tensor *)%d' % int(pointer)).string()
-        return Line(text)
+            return Line('node %d %s' % (int(pointer['index']), pointer['name'].string()))
+        if not 1 <= int(pointer['dim_count']) <= 4:
+            return None  # not made yet
+        return Line(line_of(pointer) + ('' if is_pointer else matrix_of(pointer)))
     except (gdb.error, gdb.MemoryError, RuntimeError, UnicodeDecodeError):
         return None
 

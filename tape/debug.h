@@ -32,8 +32,6 @@ extern const int64_t debug_check_bytes;
 // One line: "h.0.attn.c_attn f32[12,32,96] 147456 B saved for node 3". The text is overwritten by
 // the next call. t may be NULL: then what it is for is left out.
 const char *debug_text(const struct tape *t, const struct tensor *x);
-// Its values, the first and last rows and columns; empty if they are not there. Overwritten, too.
-const char *debug_matrix(const struct tensor *x);
 
 // For scripts. The tensor of that name, or NULL after a line that says which names are close; one
 // that no node reads (before the first) is a copy that lasts until the next call.
