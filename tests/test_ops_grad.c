@@ -61,7 +61,7 @@ static const struct op dot_desc = {.name = "dot",
 
 // Claims to read x in backward, so that nobody may take x over.
 static const struct op holding_dot_desc = {.name = "holding_dot",
-                                           .needs = NEEDS_IN0,
+                                           .needs = {NEEDS_IN0},
                                            .reads_views = true,
                                            .infer = dot_infer,
                                            .forward = {dot_forward},

@@ -94,3 +94,27 @@ void vec_scale(real *x, real a, int64_t n)
     for (int64_t i = 0; i < n; i++)
         x[i] *= a;
 }
+
+void vec_pack(bf16 *to, const real *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float f = (float)x[i];
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof(bits));
+        uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        uint32_t nan = bits >> 16 | 0x40; // quiet: its upper half alone might be an infinity
+        to[i] = (bf16)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    }
+}
+
+void vec_unpack(real *to, const bf16 *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+        float f;
+        memcpy(&f, &bits, sizeof(f));
+        to[i] = (real)f;
+    }
+}

@@ -136,4 +136,9 @@ double vec_sum_squares(const real *x, int64_t n);
 void vec_add_to(real *y, const real *x, int64_t n); // y += x
 void vec_scale(real *x, real a, int64_t n);         // x *= a
 
+// To bf16 and back. Round to nearest, ties to even; NaN stays NaN, infinities stay, and what rounds
+// beyond the largest number is infinite.
+void vec_pack(bf16 *to, const real *x, int64_t n);
+void vec_unpack(real *to, const bf16 *x, int64_t n);
+
 #endif

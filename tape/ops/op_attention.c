@@ -217,7 +217,7 @@ const struct op op_attention_desc = {
     .formula = "y = softmax(q k^T / sqrt(D), causal) v",
     .keeps = "q, k, v, y, and each row's log of the sum of exp: scores are made again by tiles",
     .saved_name = "log-sum-exp",
-    .needs = NEEDS_IN0 | NEEDS_OUT,
+    .needs = {NEEDS_IN0 | NEEDS_OUT},
     .cost = COST_ATTENTION,
     .infer = attention_infer,
     .forward = {attention_forward},

@@ -54,7 +54,7 @@ const struct op op_causal_softmax_desc = {
     .name = "causal_softmax",
     .formula = "y = softmax(x over j <= i)",
     .keeps = "y: the slope is a function of it",
-    .needs = NEEDS_OUT,
+    .needs = {NEEDS_OUT},
     .cost = COST_ATTENTION,
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,

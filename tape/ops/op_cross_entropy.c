@@ -83,6 +83,7 @@ const struct op op_cross_entropy_desc = {
     .saved_name = "probabilities",
     .takes = TAKES_IN0_AS_SAVED,
     .grad = GRAD_FROM_SAVED,
+    .wide_out = true,
     .infer = cross_entropy_infer,
     .forward = {cross_entropy_forward},
     .backward = {cross_entropy_backward},

@@ -49,7 +49,7 @@ const struct op op_gelu_desc = {
     .name = "gelu",
     .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
     .keeps = "x: the slope is a function of it",
-    .needs = NEEDS_IN0,
+    .needs = {NEEDS_IN0},
     .grad = GRAD_IN_PLACE,
     .infer = gelu_infer,
     .forward = {gelu_forward},

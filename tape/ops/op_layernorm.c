@@ -126,7 +126,7 @@ const struct op op_layernorm_desc = {
     .formula = "y = (x - mean) / sqrt(var + 1e-5) * scale + shift",
     .keeps = "x, scale, and each row's mean and 1/deviation",
     .saved_name = "mean, 1/deviation",
-    .needs = NEEDS_IN0 | NEEDS_IN1,
+    .needs = {NEEDS_IN0 | NEEDS_IN1, NEEDS_IN0},
     .grad = GRAD_IN_PLACE,
     .infer = layernorm_infer,
     .forward = {layernorm_forward},

@@ -163,7 +163,7 @@ const struct op op_linear_desc = {
     .name = "linear",
     .formula = "y = x w^T + b",
     .keeps = "x for dw, w for dx",
-    .needs = NEEDS_IN0 | NEEDS_IN1,
+    .needs = {NEEDS_IN1, NEEDS_IN0},
     .cost = COST_GEMM,
     .input_last = true,
     .infer = linear_infer,

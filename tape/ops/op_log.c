@@ -36,7 +36,7 @@ const struct op op_log_desc = {
     .name = "log",
     .formula = "y = log(x)",
     .keeps = "x: the slope is 1 / x",
-    .needs = NEEDS_IN0,
+    .needs = {NEEDS_IN0},
     .grad = GRAD_IN_PLACE,
     .infer = log_infer,
     .forward = {log_forward},

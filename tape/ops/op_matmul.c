@@ -72,7 +72,7 @@ const struct op op_matmul_desc = {
     .name = "matmul",
     .formula = "y[b][h] = a[b][h] b[b][h]",
     .keeps = "a and b: each is the slope of the other",
-    .needs = NEEDS_IN0 | NEEDS_IN1,
+    .needs = {NEEDS_IN1, NEEDS_IN0},
     .cost = COST_ATTENTION,
     .reads_views = true,
     .infer = matmul_infer,

@@ -41,7 +41,7 @@ const struct op op_mul_desc = {
     .name = "mul",
     .formula = "y = a b",
     .keeps = "a and b: each is the slope of the other",
-    .needs = NEEDS_IN0 | NEEDS_IN1,
+    .needs = {NEEDS_IN1, NEEDS_IN0},
     .infer = mul_infer,
     .forward = {mul_forward},
     .backward = {mul_backward},

@@ -36,7 +36,7 @@ const struct op op_relu_desc = {
     .name = "relu",
     .formula = "y = max(x, 0)",
     .keeps = "y: its sign is x's",
-    .needs = NEEDS_OUT,
+    .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
     .infer = relu_infer,

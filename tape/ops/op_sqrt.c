@@ -36,7 +36,7 @@ const struct op op_sqrt_desc = {
     .name = "sqrt",
     .formula = "y = sqrt(x)",
     .keeps = "y: the slope is 1 / (2 y)",
-    .needs = NEEDS_OUT,
+    .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
     .infer = sqrt_infer,

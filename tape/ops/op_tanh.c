@@ -36,7 +36,7 @@ const struct op op_tanh_desc = {
     .name = "tanh",
     .formula = "y = tanh(x)",
     .keeps = "y: the slope is 1 - y^2",
-    .needs = NEEDS_OUT,
+    .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
     .infer = tanh_infer,

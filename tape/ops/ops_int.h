@@ -5,6 +5,7 @@
 #ifndef TAPE_OPS_OPS_INT_H
 #define TAPE_OPS_OPS_INT_H
 
+#include "tape/array.h"
 #include "tape/cpu/vec.h"
 #include "tape/ops/ops.h"
 
@@ -39,11 +40,27 @@ static inline struct tile tile_at(int64_t index, int64_t total, int64_t size)
     return (struct tile){from, total - from < size ? total - from : size};
 }
 
+// The numbers of a tensor, of dy and of dx[i], as they are stored.
+static inline struct array op_data(const struct tensor *x)
+{
+    return array_of(x->data, x->dtype);
+}
+
+static inline struct array op_dy(const struct node *n)
+{
+    return array_of(n->dy, n->out->grad_dtype);
+}
+
+static inline struct array op_dx(const struct node *n, int i)
+{
+    return array_of(n->dx[i], n->in[i]->grad_dtype);
+}
+
 // For a backward that only ever adds to dx[i]: clears it if it holds rubbish.
 static inline void op_start_sum(struct node *n, int i)
 {
     if (n->dx[i] != NULL && !n->adds[i])
-        memset(n->dx[i], 0, (size_t)tensor_count(n->in[i]) * sizeof(real));
+        memset(n->dx[i], 0, (size_t)tensor_grad_bytes(n->in[i]));
 }
 
 static inline int op_thread(void) // which part of scratch is mine
