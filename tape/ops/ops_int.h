@@ -63,6 +63,12 @@ static inline void op_start_sum(struct node *n, int i)
         memset(n->dx[i], 0, (size_t)tensor_grad_bytes(n->in[i]));
 }
 
+// A part of a room that may not be there: all is real, and nobody reads it.
+static inline real *op_room(real *room, int64_t from)
+{
+    return room != NULL ? room + from : NULL;
+}
+
 static inline int op_thread(void) // which part of scratch is mine
 {
 #ifdef _OPENMP
