@@ -191,6 +191,8 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     CHECK(gpt_config_check(c, &e));
     *g = (struct gpt){.config = *c};
     params_open(&g->params, t, (int)(c->layers * params_per_layer(c) + 5));
+    g->params.weights = c->weights;
+    t->activation_dtype = precision_dtype(c->activations);
     g->layer = arena_table(&t->arena, "gpt.layers", c->layers, sizeof(struct gpt_layer));
     struct param_list *p = &g->params;
     g->wte = param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "wte.weight");
