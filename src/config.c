@@ -121,6 +121,7 @@ static void override_model(struct gpt_config *m, const struct settings *s)
     if (s->attention != NULL)
         m->attention =
             strcmp(s->attention, "naive") == 0 ? GPT_ATTENTION_NAIVE : GPT_ATTENTION_TILED;
+    m->chunked_loss = s->loss != NULL ? strcmp(s->loss, "chunked") == 0 : m->chunked_loss;
     m->weights = precision_of(s->precision, m->weights);
     m->activations = precision_of(s->activation_precision, m->weights);
     for (int p = 0; s->checkpoint != NULL && p < POLICY_COUNT; p++)

@@ -54,6 +54,9 @@ static const struct option options[] = {
     REAL("dropout", dropout, MODEL, 0, 0.999999, "rate (default 0)"),
     CHOICE("attention", attention, MODEL, "naive|tiled",
            "small ops that show every tensor, or no T x T matrix (default tiled)"),
+    CHOICE(
+        "loss", loss, MODEL, "plain|chunked",
+        "chunked: the logits never exist whole, for one more product of the head (default plain)"),
     CHOICE("precision", precision, MODEL, "f32|bf16",
            "how weights are stored; bf16 has f32 master weights in training (default f32)"),
     CHOICE("activation-precision", activation_precision, MODEL, "f32|bf16",
