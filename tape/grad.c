@@ -12,6 +12,7 @@
 //   bytes.
 //   7. The gradient of a view is a part of its base's, which is zeroed when the part is not all.
 #include "tape/tape_int.h"
+#include "tape/trap.h"
 
 #include <string.h>
 
@@ -120,7 +121,7 @@ void grad_give(struct tape *t, struct tensor *x)
     x->grad = NULL;
 }
 
-static void add(struct tape *t, struct tensor *x, const real *dy)
+static void add(struct tape *t, struct node *n, struct tensor *x, const real *dy)
 {
     bool adds;
     CHECK(tensor_is_contiguous(x));
@@ -128,6 +129,8 @@ static void add(struct tape *t, struct tensor *x, const real *dy)
     int64_t count = dx != NULL && !t->arena.dry ? tensor_count(x) : 0;
     for (int64_t i = 0; i < count; i++)
         dx[i] = adds ? dx[i] + dy[i] : dy[i];
+    if (t->trap != NULL && count > 0)
+        trap_added(t, n, x, dx);
 }
 
 static bool may_take(const struct tensor *x)
@@ -141,20 +144,21 @@ static bool may_move(const struct tensor *y, const struct tensor *x)
 }
 
 // y = a + b. See rules 2 to 4.
-static void pass(struct tape *t, struct tensor *y, struct tensor *a, struct tensor *b)
+static void pass(struct tape *t, struct node *n)
 {
+    struct tensor *y = n->out, *a = n->in[0], *b = n->in[1];
     real *dy = y->grad;
     if (may_move(y, a)) {
         a->grad = dy;
         y->grad = NULL;
     } else {
-        add(t, a, dy);
+        add(t, n, a, dy);
         dy = y->grad; // if a's buffer was lent to y, y just got a copy of it
     }
     if (may_take(b))
         borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
     else
-        add(t, b, dy);
+        add(t, n, b, dy);
 }
 
 // The saved buffer will hold dx: it becomes x's gradient if x has none yet.
@@ -175,6 +179,8 @@ static void run_backward(struct tape *t, struct node *n)
         tape_break(t, n, PHASE_BACKWARD);
         CHECK(n->op->backward[t->device] != NULL);
         n->op->backward[t->device](t, n);
+        if (t->trap != NULL)
+            trap_backward(t, n);
     }
     tape_give_work(t, n);
 }
@@ -193,7 +199,7 @@ static void from_saved(struct tape *t, struct node *n)
         take_saved(t, n);
     run_backward(t, n);
     if (x->wants_grad && !takes)
-        add(t, x, y->saved);
+        add(t, n, x, y->saved);
 }
 
 // The gradients of parameters first; then in[0] is let go, and its gradient takes no more than what
@@ -232,7 +238,7 @@ void grad_backward_node(struct tape *t, struct node *n)
     if (y->grad == NULL) // the loss does not depend on this node, or it is a view
         return;
     if (n->op->grad == GRAD_PASSES) {
-        pass(t, y, n->in[0], n->in[1]);
+        pass(t, n);
         return;
     }
     t->flops[PHASE_BACKWARD] += n->backward_flops;
