@@ -110,6 +110,8 @@ static const struct option options[] = {
     TEXT("init", init, RUN | OPTIONS_CHECK, "DIR", "start from these weights"),
     TEXT("save-gradients", save_gradients, RUN, "FILE", "of the first step, as safetensors"),
     TEXT("out", out, RUN, "DIR", "where snapshot and log go (default: nowhere)"),
+    FLAG("trap-nan", trap_nan, RUN | OPTIONS_EVAL,
+         "stop where the first NaN or infinity is made, and say by which op from what"),
     TEXT("resume", resume, RUN, "DIR", "go on where this run stopped, with its options"),
     CHOICE("sort", sort, TABLE, "tape|bytes", "order of the rows (default tape)"),
     INT("top", top, TABLE, 0, INT32_MAX, "only so many rows; 0: all (default 0)"),

@@ -46,6 +46,7 @@ struct settings {
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
     double ignore, tolerance;
     int force, bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
+    int trap_nan;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave
