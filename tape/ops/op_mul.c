@@ -35,8 +35,8 @@ static void mul_backward(struct tape *t, struct node *n)
     struct array dys = op_dy(n);
     int64_t count = tensor_count(n->out);
     for (int which = 0; which < 2; which++) {
-        struct array dxs = op_dx(n, which),
-                     others = op_data(n->in[1 - which]); // da and b, db and a
+        struct array dxs = op_dx(n, which); // da, then db
+        struct array others = op_data(n->in[1 - which]);
         int adds = n->adds[which]; // a bool would keep gcc from vectorising the loop
         if (dxs.at == NULL)
             continue;
