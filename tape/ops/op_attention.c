@@ -47,7 +47,7 @@ static struct head head_at(const struct node *n, int64_t task, real *room)
     const real *of[3];
     for (int i = 0; i < 3; i++)
         of[i] = array_read_rows(op_data(n->in[0]), at.qkv + i * at.width, time, w.size,
-                                3 * at.width, op_room(room, i * part), &w.stride);
+                                3 * at.width, op_part(room, i * part), &w.stride);
     w.q = of[0], w.k = of[1], w.v = of[2];
     return w;
 }
@@ -197,13 +197,13 @@ static void tile_backward(const struct node *n, const struct head *w, struct til
     const real *q = w->q + i.from * w->stride, *k = w->k + j.from * w->stride;
     const real *v = w->v + j.from * w->stride;
     scores(w, i, j, g->p);
-    // forward: blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, s, KEYS, ... v
+    // forward: blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, s, KEYS, w->v
     blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, w->size, 1, dy, w->y_stride, v,
               w->stride, 0, g->ds, KEYS);
     score_gradient(n, w, i, j, g);
     blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->p, KEYS, dy,
               w->y_stride, 1, g->dv + j.from * g->stride, g->stride);
-    // forward: scores: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, ... q, k
+    // forward: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, w->size, w->scale, w->q
     blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, g->ds, KEYS, k, w->stride, 1,
               g->dq + i.from * g->stride, g->stride);
     blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->ds, KEYS, q, w->stride,

@@ -66,6 +66,7 @@ static void cross_entropy_infer(struct tape *t, struct node *n)
 
 static void cross_entropy_forward(struct tape *t, struct node *n)
 {
+    (void)t; // without OpenMP
     const struct tensor *logits = n->in[0];
     int64_t samples = tensor_samples(logits), rows = tensor_rows(logits);
     int64_t cols = tensor_cols(logits);
@@ -76,8 +77,7 @@ static void cross_entropy_forward(struct tape *t, struct node *n)
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t i = 0; i < samples * rows; i++)
         loss[i] = cross_entropy_row(array_from(l, i * cols), cols, n->args.ids[i],
-                                    array_from(d, i * cols), op_room(room, op_thread() * cols));
-    // loss[b] = sum over the rows of b
+                                    array_from(d, i * cols), op_part(room, op_thread() * cols));
     for (int64_t b = 0; b < samples; b++)
         n->out->data[b] = (real)cross_entropy_add(loss + b * rows, rows, 0);
 }
@@ -93,7 +93,7 @@ static void cross_entropy_backward(struct tape *t, struct node *n)
         return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < all_rows; i++)
-        // forward: loss[b] = sum over the rows of b
+        // forward: n->out->data[b] = (real)cross_entropy_add(loss + b * rows, rows, 0);
         cross_entropy_scale(array_from(d, i * cols), cols, n->dy[i / rows]);
 }
 

@@ -24,7 +24,7 @@ static int64_t room_bytes(const struct tape *t, const struct node *n, int64_t ro
 
 static real *row_room(const struct node *n, int64_t rows)
 {
-    return op_room(n->work, (2 + op_thread() * rows) * tensor_cols(n->out));
+    return op_part(n->work, (2 + op_thread() * rows) * tensor_cols(n->out));
 }
 
 enum { FORWARD_ROWS = 2, BACKWARD_ROWS = 3 };
@@ -73,12 +73,12 @@ static void layernorm_forward(struct tape *t, struct node *n)
     int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
     const real *scale = array_read(op_data(n->in[1]), 0, cols, n->work), *shift = NULL;
     if (n->in_count == 3)
-        shift = array_read(op_data(n->in[2]), 0, cols, op_room(n->work, cols));
+        shift = array_read(op_data(n->in[2]), 0, cols, op_part(n->work, cols));
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t i = 0; i < rows; i++) {
         real *room = row_room(n, FORWARD_ROWS);
         const real *x = array_read(op_data(n->in[0]), i * cols, cols, room);
-        real *y = array_open(op_data(n->out), i * cols, cols, false, op_room(room, cols));
+        real *y = array_open(op_data(n->out), i * cols, cols, false, op_part(room, cols));
         row_forward(x, scale, shift, cols, y, n->out->saved + 2 * i);
         array_close(op_data(n->out), i * cols, cols, y);
     }
@@ -154,8 +154,8 @@ static void layernorm_backward(struct tape *t, struct node *n)
     for (int64_t i = 0; i < rows; i++) {
         real *room = row_room(n, BACKWARD_ROWS);
         const real *x = array_read(op_data(n->in[0]), i * cols, cols, room);
-        const real *dy = array_read(op_dy(n), i * cols, cols, op_room(room, cols));
-        real *to = array_open(dx, i * cols, cols, n->adds[0], op_room(room, 2 * cols));
+        const real *dy = array_read(op_dy(n), i * cols, cols, op_part(room, cols));
+        real *to = array_open(dx, i * cols, cols, n->adds[0], op_part(room, 2 * cols));
         row_backward(x, scale, saved[2 * i], saved[2 * i + 1], cols, dy, to, n->adds[0]);
         array_close(dx, i * cols, cols, to);
     }

@@ -59,6 +59,7 @@ static void linear_forward(struct tape *t, struct node *n)
 static void linear_backward(struct tape *t, struct node *n)
 {
     struct product p = product_of(t, n);
+    // forward: product_forward(&p);
     if (p.dx.at != NULL)
         product_input_gradient(&p);
     for (int i = 1; i < n->in_count; i++)

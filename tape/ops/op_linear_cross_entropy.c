@@ -138,7 +138,7 @@ static void chunk_forward(const struct tape *t, const struct node *n, struct chu
     for (int64_t i = 0; i < c.samples * c.rows; i++) {
         struct array row = array_from(s->logits, i * cols);
         s->loss[c.first + i] =
-            cross_entropy_row(row, cols, targets[i], row, op_room(s->rows, op_thread() * cols));
+            cross_entropy_row(row, cols, targets[i], row, op_part(s->rows, op_thread() * cols));
     }
 }
 
@@ -150,7 +150,6 @@ static void linear_cross_entropy_forward(struct tape *t, struct node *n)
     cross_entropy_check(n->args.ids, tensor_samples(x) * rows, cols);
     for (int64_t k = 0; k < chunk_count(x, cols); k++)
         chunk_forward(t, n, chunk_at(x, cols, k), &s);
-    // loss[b] = sum over the rows of b
     for (int64_t b = 0; b < tensor_samples(x); b++)
         n->out->data[b] = (real)cross_entropy_add(s.loss + b * rows, rows, 0);
 }
@@ -164,12 +163,12 @@ static void linear_cross_entropy_backward(struct tape *t, struct node *n)
     for (int64_t k = 0; k < chunk_count(x, cols); k++) {
         struct chunk c = chunk_at(x, cols, k);
         chunk_forward(t, n, c, &s);
-        // forward: loss[b] = sum over the rows of b
 #pragma omp parallel for schedule(static) num_threads(t->threads)
         for (int64_t i = 0; i < c.samples * c.rows; i++)
+            // forward: n->out->data[b] = (real)cross_entropy_add(s.loss + b * rows, rows, 0);
             cross_entropy_scale(array_from(s.logits, i * cols), cols, n->dy[(c.first + i) / rows]);
         struct product p = product_of(t, n, c, s.logits, s.product);
-        // forward: product_forward(&p)
+        // forward: product_forward(&p);
         if (p.dx.at != NULL)
             product_input_gradient(&p);
         if (p.dw.at != NULL)

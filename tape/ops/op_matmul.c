@@ -68,7 +68,7 @@ static struct matrix open_head(const struct tensor *x, struct array from, int64_
         return m;
     m.at = array_open_rows(from, offset(x, task), x->dim[2], x->dim[3], x->stride[2], keeps, *room,
                            &m.stride);
-    *room = op_room(*room, matrix_size(x));
+    *room = op_part(*room, matrix_size(x));
     return m;
 }
 
@@ -80,15 +80,15 @@ static void close_head(const struct tensor *x, struct array to, int64_t task, st
 
 static void matmul_forward(struct tape *t, struct node *n)
 {
+    (void)t; // without OpenMP
     const struct tensor *a = n->in[0], *b = n->in[1], *y = n->out;
     int64_t tasks = a->dim[0] * a->dim[1];
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t i = 0; i < tasks; i++) {
-        real *room = op_room(n->work, op_thread() * forward_room(n));
+        real *room = op_part(n->work, op_thread() * forward_room(n));
         struct matrix ma = open_head(a, op_data(a), i, true, &room);
         struct matrix mb = open_head(b, op_data(b), i, true, &room);
         struct matrix my = open_head(y, op_data(y), i, false, &room);
-        // y = a b
         blas_gemm(BLAS_AS_IS, n->args.transposed ? BLAS_TRANSPOSED : BLAS_AS_IS, a->dim[2],
                   y->dim[3], a->dim[3], 1, ma.at, ma.stride, mb.at, mb.stride, 0, my.at, my.stride);
         close_head(y, op_data(y), i, my);
@@ -105,7 +105,7 @@ static void head_backward(const struct node *n, int64_t task, real *room)
     struct matrix dy = open_head(y, op_dy(n), task, true, &room);
     struct matrix da = open_head(a, op_dx(n, 0), task, n->adds[0], &room);
     real keep_a = n->adds[0] ? 1 : 0, keep_b = n->adds[1] ? 1 : 0;
-    // forward: y = a b
+    // forward: blas_gemm(BLAS_AS_IS, n->args.transposed ? BLAS_TRANSPOSED : BLAS_AS_IS, a->dim[2],
     if (da.at != NULL)
         blas_gemm(BLAS_AS_IS, tr ? BLAS_AS_IS : BLAS_TRANSPOSED, m, k, cols, 1, dy.at, dy.stride,
                   mb.at, mb.stride, keep_a, da.at, da.stride);
@@ -122,10 +122,11 @@ static void head_backward(const struct node *n, int64_t task, real *room)
 
 static void matmul_backward(struct tape *t, struct node *n)
 {
+    (void)t; // without OpenMP
     int64_t tasks = n->in[0]->dim[0] * n->in[0]->dim[1];
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t i = 0; i < tasks; i++)
-        head_backward(n, i, op_room(n->work, op_thread() * backward_room(n)));
+        head_backward(n, i, op_part(n->work, op_thread() * backward_room(n)));
 }
 
 const struct op op_matmul_desc = {

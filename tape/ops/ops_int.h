@@ -65,7 +65,7 @@ static inline void op_start_sum(struct node *n, int i)
 }
 
 // A part of a room that may not be there: all is real, and nobody reads it.
-static inline real *op_room(real *room, int64_t from)
+static inline real *op_part(real *room, int64_t from)
 {
     return room != NULL ? room + from : NULL;
 }

@@ -120,7 +120,7 @@ static const real *forward_panel(const struct product *p, const struct cut *c, i
 static void forward_tile(const struct product *p, const struct cut *c, struct tile r, struct tile o,
                          const real *w, real *room)
 {
-    real bias[SLICE], *tile = op_room(room, ROOM);
+    real bias[SLICE], *tile = op_part(room, ROOM);
     const real *b = p->b.at != NULL ? array_read(p->b, o.from, o.count, bias) : NULL;
     int64_t stride, stride_x, at = r.from * p->out + o.from;
     real *y = array_open_rows(p->y, at, r.count, o.count, p->out, false, tile, &stride);
@@ -182,7 +182,7 @@ static void input_tile(const struct product *p, const struct cut *c, struct tile
 {
     int64_t stride, stride_dy, at = r.from * p->in + k.from;
     real *dx =
-        array_open_rows(p->dx, at, r.count, k.count, p->in, p->adds, op_room(room, ROOM), &stride);
+        array_open_rows(p->dx, at, r.count, k.count, p->in, p->adds, op_part(room, ROOM), &stride);
     for (int64_t o = 0; o < p->out; o += c->depth) {
         int64_t count = p->out - o < c->depth ? p->out - o : c->depth;
         const real *dy =
@@ -233,7 +233,7 @@ static void weight_tile(const struct product *p, struct tile o, struct tile k, r
 {
     int64_t stride, stride_dy, stride_x, at = o.from * p->in + k.from;
     real *dw =
-        array_open_rows(p->dw, at, o.count, k.count, p->in, true, op_room(room, ROOM), &stride);
+        array_open_rows(p->dw, at, o.count, k.count, p->in, true, op_part(room, ROOM), &stride);
     int64_t tiles = tile_count(p->rows, ROW_TILE);
     for (int64_t i = 0; i < p->samples * tiles; i++) {
         struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);
@@ -241,7 +241,7 @@ static void weight_tile(const struct product *p, struct tile o, struct tile k, r
         const real *dy = array_read_rows(p->dy, r.from * p->out + o.from, r.count, o.count, p->out,
                                          room, &stride_dy);
         const real *x = array_read_rows(p->x, r.from * p->in + k.from, r.count, k.count, p->in,
-                                        op_room(room, TILE), &stride_x);
+                                        op_part(room, TILE), &stride_x);
         // forward: y = x w^T + b
         blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, k.count, r.count, 1, dy, stride_dy, x,
                   stride_x, 1, dw, stride);
