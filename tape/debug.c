@@ -1,3 +1,4 @@
+#include "tape/array.h"
 #include "tape/debug_int.h"
 
 #include <math.h>
@@ -113,14 +114,16 @@ static const struct tensor *from_ledger(const struct tape *t, const char *name)
     snprintf(grad_name, sizeof(grad_name), "%s.grad", x_name);
     for (int64_t i = 0; i < low->count; i++) {
         const struct ledger_row *r = &t->arena.ledger.row[low->block[i].row];
-        if (!low->block[i].live || r->dtype != DTYPE_REAL)
+        if (!low->block[i].live || (r->dtype != DTYPE_REAL && r->dtype != DTYPE_BF16))
             continue;
         real *at = (real *)(void *)(t->arena.base + low->block[i].offset_bytes);
         if (strcmp(r->name, grad_name) == 0) {
             x.grad = at;
+            x.grad_dtype = r->dtype;
             x.wants_grad = true;
         } else if (strcmp(r->name, x_name) == 0) {
             x.data = at;
+            x.dtype = r->dtype;
             tensor_shape(&x, r->dim_count, r->dim);
         }
     }
@@ -215,9 +218,9 @@ int64_t debug_offset(const struct tensor *x, int64_t i, int64_t j)
 
 static bool node_reads(const struct node *n, const struct tensor *x)
 {
-    bool reads = (n->op->needs & NEEDS_OUT) && owner_of(n->out) == x;
+    bool reads = (n->needs & NEEDS_OUT) && owner_of(n->out) == x;
     for (int i = n->gave_input ? 1 : 0; i < n->in_count; i++)
-        reads |= (n->op->needs & (1u << i)) && owner_of(n->in[i]) == x;
+        reads |= (n->needs & (1u << i)) && owner_of(n->in[i]) == x;
     return reads && n->out->wants_grad;
 }
 
@@ -267,9 +270,9 @@ static size_t append_purpose(const struct tape *t, const struct tensor *x, char 
     return debug_append(out, used, x->in_scope ? "held by its scope" : "held by its segment");
 }
 
-static size_t append_shape(const struct tensor *x, char *out, size_t used)
+static size_t append_shape(const struct tensor *x, enum dtype dtype, char *out, size_t used)
 {
-    used = debug_append(out, used, "%s[", dtype_name(DTYPE_REAL));
+    used = debug_append(out, used, "%s[", dtype_name(dtype));
     for (int i = 0; i < x->dim_count; i++)
         used = debug_append(out, used, "%s%lld", i > 0 ? "," : "", (long long)x->dim[i]);
     return debug_append(out, used, "]");
@@ -286,8 +289,8 @@ const char *debug_text(const struct tape *t, const struct tensor *x)
     if (!is_tensor(x))
         return "(no tensor)";
     size_t used = debug_append(text, 0, "%s ", x->name);
-    used = append_shape(x, text, used);
-    int64_t bytes = tensor_count(x) * (int64_t)sizeof(real);
+    used = append_shape(x, x->dtype, text, used);
+    int64_t bytes = tensor_count(x) * dtype_bytes(x->dtype);
     used = debug_append(text, used, " %lld B", (long long)bytes);
     if (t != NULL && t->node != NULL) {
         used = debug_append(text, used, " ");
@@ -348,9 +351,9 @@ static void print_keeps(const struct node *n)
     char text[DEBUG_TEXT_BYTES] = "";
     size_t used = 0;
     for (int i = 0; i < n->in_count; i++)
-        if (n->op->needs & (1u << i))
+        if (n->needs & (1u << i))
             used = debug_append(text, used, "%sin[%d]", used > 0 ? ", " : "", i);
-    if (n->op->needs & NEEDS_OUT)
+    if (n->needs & NEEDS_OUT)
         used = debug_append(text, used, "%sout", used > 0 ? ", " : "");
     if (n->out->saved_bytes > 0)
         used = debug_append(text, used, "%sout->saved", used > 0 ? ", " : "");
@@ -372,7 +375,7 @@ static const char *fate_of(const struct node *n, int i)
     return n->adds[i] ? "adds to what is there" : "writes";
 }
 
-static void print_numbers(const struct tensor *x, const real *values);
+static void print_numbers(const struct tensor *x, struct array values);
 
 static void print_backward(const struct tape *t, const struct node *n)
 {
@@ -381,7 +384,7 @@ static void print_backward(const struct tape *t, const struct node *n)
         if (dy == NULL || t->running != n || t->arena.ledger.phase != PHASE_BACKWARD)
             return;
     printf("  dy     ");
-    print_numbers(n->out, dy);
+    print_numbers(n->out, array_of(dy, n->out->grad_dtype));
     for (int i = 0; t->running == n && i < n->in_count; i++)
         printf("  dx[%d]  %s\n", i, fate_of(n, i));
 }
@@ -410,13 +413,13 @@ struct numbers {
     int64_t at, nan_count, inf_count;
 };
 
-static double value_at(const struct tensor *x, const real *values, int64_t k)
+static double value_at(const struct tensor *x, struct array values, int64_t k)
 {
     int64_t cols = x->dim[x->dim_count - 1];
-    return (double)values[debug_offset(x, k / cols, k % cols)];
+    return (double)array_get(values, debug_offset(x, k / cols, k % cols));
 }
 
-static struct numbers numbers_of(const struct tensor *x, const real *values)
+static struct numbers numbers_of(const struct tensor *x, struct array values)
 {
     struct numbers s = {.at = 0};
     double sum = 0;
@@ -450,7 +453,7 @@ static size_t append_index(const struct tensor *x, int64_t k, int dims, char *ou
     return debug_append(out, used, "]");
 }
 
-static void print_numbers(const struct tensor *x, const real *values)
+static void print_numbers(const struct tensor *x, struct array values)
 {
     char at[DEBUG_TEXT_BYTES];
     struct numbers s = numbers_of(x, values);
@@ -468,7 +471,7 @@ static bool is_shown(int64_t i, int64_t count)
     return count <= WHOLE || i < EDGE || i >= count - EDGE;
 }
 
-static size_t append_row(const struct tensor *x, const real *values, int64_t row, char *out,
+static size_t append_row(const struct tensor *x, struct array values, int64_t row, char *out,
                          size_t used)
 {
     int64_t cols = x->dim[x->dim_count - 1];
@@ -485,13 +488,13 @@ static size_t append_row(const struct tensor *x, const real *values, int64_t row
     return debug_append(out, used, "\n");
 }
 
-static const char *matrix_of(const struct tensor *x, const real *values)
+static const char *matrix_of(const struct tensor *x, struct array values)
 {
     static char text[DEBUG_TEXT_BYTES];
     int64_t cols = x->dim[x->dim_count - 1], rows = tensor_count(x) / cols;
     size_t used = 0;
     text[0] = 0;
-    for (int64_t i = 0; values != NULL && i < rows; i++) {
+    for (int64_t i = 0; values.at != NULL && i < rows; i++) {
         if (is_shown(i, rows))
             used = append_row(x, values, i, text, used);
         else if (i == EDGE)
@@ -500,10 +503,9 @@ static const char *matrix_of(const struct tensor *x, const real *values)
     return text;
 }
 
-static const real *values_of(const struct tensor *x)
+static struct array values_of(const struct tensor *x)
 {
-    const struct tensor *owner = owner_of(x);
-    return owner->data != NULL ? owner->data + x->base_offset : NULL;
+    return array_from(array_of(owner_of(x)->data, x->dtype), x->base_offset);
 }
 
 void debug_tensor(const struct tape *t, const char *name)
@@ -512,8 +514,8 @@ void debug_tensor(const struct tape *t, const char *name)
     if (x == NULL)
         return;
     printf("%s\n", debug_text(t, x));
-    const real *values = values_of(x);
-    if (values != NULL)
+    struct array values = values_of(x);
+    if (values.at != NULL)
         print_numbers(x, values);
     printf("%s", matrix_of(x, values));
     fflush(stdout);
@@ -565,15 +567,15 @@ void debug_grad(const struct tape *t, const char *name)
     if (x == NULL)
         return;
     const struct tensor *owner = owner_of(x);
-    const real *values = owner->grad != NULL ? owner->grad + x->base_offset : NULL;
-    bool is_dy = values == NULL && t->running != NULL && t->running->out == x;
+    struct array values = array_from(array_of(owner->grad, owner->grad_dtype), x->base_offset);
+    bool is_dy = values.at == NULL && t->running != NULL && t->running->out == x;
     if (is_dy && t->arena.ledger.phase == PHASE_BACKWARD)
-        values = t->running->dy; // in place: the buffer is already its input's
-    if (values == NULL) {
+        values.at = (void *)(uintptr_t)t->running->dy; // in place: it is its input's already
+    if (values.at == NULL) {
         print_no_gradient(t, x);
     } else {
         char shape[DEBUG_TEXT_BYTES];
-        append_shape(x, shape, 0);
+        append_shape(x, owner->grad_dtype, shape, 0);
         printf("gradient of %s %s", x->name, shape);
         if (x->base != NULL)
             printf(", inside that of %s", x->base->name);

@@ -30,6 +30,8 @@ define tcheck
 end
 
 python
+import struct
+
 import gdb
 
 FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPUTE'
@@ -96,6 +98,16 @@ def printed(function, *arguments):
 
 def here(tape):
     return '(struct tape *)%d' % int(tape)
+
+
+def element(pointer, dtype, index):
+    """An element of data or grad as a number, however it is stored."""
+    address = int(pointer)
+    read = gdb.selected_inferior().read_memory
+    if str(dtype) == 'DTYPE_BF16':  # the upper half of a float
+        return struct.unpack('f', b'\0\0' + bytes(read(address + 2 * index, 2)))[0]
+    size = pointer.type.target().sizeof
+    return struct.unpack('f' if size == 4 else 'd', read(address + size * index, size))[0]
 
 
 def quoted(name):
@@ -395,23 +407,22 @@ class Watch(gdb.Breakpoint):
     def __init__(self, tensor, offset, label):
         super().__init__('tape_break_grad')
         self.silent, self.label, self.offset = True, label, offset
-        self.tensor, self.index = int(tensor), int(tensor['index'])
-        self.address = int(tensor['grad']) + offset * tensor['grad'].type.target().sizeof
-        self.is_parameter = bool(tensor['is_persistent'])
-        self.kind = tensor['grad'].type
-        self.value = self.read(self.address) if int(tensor['grad']) != 0 else None
+        self.tensor, self.is_parameter = int(tensor), bool(tensor['is_persistent'])
+        self.grad, self.dtype = +tensor['grad'], str(tensor['grad_dtype'])
+        self.grad.fetch_lazy()
+        self.value = self.read(self.grad) if int(self.grad) != 0 else None
 
-    def read(self, address):
-        return float(gdb.Value(address).cast(self.kind).dereference())
+    def read(self, grad):
+        return element(grad, self.dtype, self.offset)
 
     def now(self, x):
         """The element's value if x is the tensor (or a view of it), else None."""
         if self.is_parameter:
-            return self.read(self.address)
+            return self.read(self.grad)
         owner = x['base'] if int(x['base']) != 0 else x
         if int(owner) != self.tensor or int(owner['grad']) == 0:
             return None
-        return self.read(int(owner['grad']) + self.offset * self.kind.target().sizeof)
+        return self.read(owner['grad'])
 
     def stop(self):
         frame = gdb.newest_frame()
@@ -487,7 +498,7 @@ def readers_of(tape, x):
     found = []
     for i in range(int(tape['node_count']) - int(tape['walked_count'])):
         node = tape['node'][i]
-        needs = int(node['op']['needs'])
+        needs = int(node['needs'])
         if needs == 0 or not bool(node['out']['wants_grad']):
             continue
         read = [node['in'][k] for k in range(int(node['in_count']))
@@ -544,12 +555,11 @@ def dims_of(x):
 
 
 def line_of(x):
-    dims, each = dims_of(x), x['data'].type.target().sizeof
-    count = 1
+    dims, dtype = dims_of(x), str(x['dtype']).replace('DTYPE_', '').lower()
+    count = int(dtype.lstrip('bf')) // 8
     for size in dims:
         count *= size
-    text = '%s f%d[%s] %d B' % (
-        x['name'].string(), 8 * each, ','.join(map(str, dims)), count * each)
+    text = '%s %s[%s] %d B' % (x['name'].string(), dtype, ','.join(map(str, dims)), count)
     try:
         return text + ' ' + purpose_of(find_tape(), x)
     except gdb.GdbError:
@@ -566,7 +576,6 @@ def matrix_of(x):
     owner = x['base'] if int(x['base']) else x
     if not int(owner['data']):
         return ''
-    values = owner['data'] + int(x['base_offset'])
     strides = [int(x['stride'][i]) for i in range(len(dims))]
     rows = 1
     for size in dims[:-1]:
@@ -580,10 +589,11 @@ def matrix_of(x):
         for size in reversed(dims[:-1]):
             index.insert(0, rest % size)
             rest //= size
-        at = sum(i * s for i, s in zip(index, strides))
+        at = int(x['base_offset']) + sum(i * s for i, s in zip(index, strides))
         label = '[%s]' % ','.join(map(str, index)) if index else ''
         lines.append('%10s' % label + ''.join(
-            '  ...' if j is None else ' %10.4g' % float(values[at + j * strides[-1]])
+            '  ...' if j is None else
+            ' %10.4g' % element(owner['data'], x['dtype'], at + j * strides[-1])
             for j in shown(dims[-1])))
     return '\n' + '\n'.join(lines)
 

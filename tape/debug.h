@@ -26,7 +26,7 @@ void debug_live(const struct tape *t);   // the largest tensors that are there n
 // Finite differences of one node's backward, now: its forward and backward run on copies in a
 // buffer of debug_check_bytes. What the node reads and is not there any more is computed again on
 // copies, too. If the gradient of its output is not there, random numbers stand for it.
-void debug_check(struct tape *t, int index);
+void debug_check(const struct tape *t, int index);
 extern const int64_t debug_check_bytes;
 
 // One line: "h.0.attn.c_attn f32[12,32,96] 147456 B saved for node 3". The text is overwritten by

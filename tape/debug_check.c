@@ -3,7 +3,9 @@
 // Everything happens on copies in a buffer of this file: nothing is restored because nothing is
 // written. The scalar is L = sum of dy[k] out[k], so dL/dx is what backward should leave in dx.
 // Inputs that are not there any more (taken over, given back, not yet recomputed) are computed
-// from what is, node by node, on copies as well.
+// from what is, node by node, on copies as well. Copies hold reals, however tensors are stored: in
+// bf16 a small step would be lost.
+#include "tape/array.h"
 #include "tape/debug_int.h"
 #include "tape/rng.h"
 
@@ -23,11 +25,12 @@ static const double tolerance = 1e-2, relative_step = 0x1p-5;
 
 struct copy {
     const struct tensor *of; // an owner: views look into its copy
-    real *data, *saved;
+    real *data;
 };
 
 struct copies {
-    struct tape *t;
+    const struct tape *t;
+    struct tape tape; // what ops are called with: t, but for how it stores activations
     struct copy copy[COPIES_MAX];
     int count;
     int64_t used_bytes;
@@ -104,45 +107,44 @@ static struct tensor on_copy(struct copies *c, const struct tensor *x)
     struct tensor y = *x;
     y.base = NULL;
     y.grad = NULL;
+    y.dtype = y.grad_dtype = DTYPE_REAL;
     y.data = find(c, x)->data + x->base_offset;
     return y;
 }
 
-// All inputs of n and its output have copies. The caller keeps *s where it is.
-static void stand_in(struct copies *c, const struct node *n, struct stand_in *s)
+// All inputs of n have copies; its output gets one. The caller keeps *s where it is.
+static bool stand_in(struct copies *c, const struct node *n, struct stand_in *s)
 {
     s->node = *n;
     s->node.taken = NULL;
     s->node.args.slots = NULL; // rows of the table itself
     for (int i = 0; i < n->in_count; i++) {
+        int first = 0;
+        while (n->in[first] != n->in[i])
+            first++;
         s->in[i] = on_copy(c, n->in[i]);
-        s->node.in[i] = n->in[i] == n->in[0] ? &s->in[0] : &s->in[i];
+        s->node.in[i] = &s->in[first];
         s->node.dx[i] = NULL;
     }
-    s->out = on_copy(c, n->out);
-    s->out.saved = find(c, n->out)->saved;
+    s->out = (struct tensor){.name = n->out->name, .wants_grad = n->out->wants_grad};
+    s->out.dtype = s->out.grad_dtype = DTYPE_REAL;
     s->node.out = &s->out;
-    int64_t work = n->forward_work_bytes > n->backward_work_bytes ? n->forward_work_bytes
-                                                                  : n->backward_work_bytes;
+    s->node.forward_work_bytes = s->node.backward_work_bytes = 0;
+    n->op->infer(&c->tape, &s->node); // of reals, some sizes are others
+    struct copy *y = add(c, n->out);
+    if (y == NULL)
+        return false;
+    s->out.data = y->data;
+    s->out.saved = s->out.saved_bytes > 0 ? take(c, s->out.saved_bytes) : NULL;
+    int64_t work = s->node.forward_work_bytes, backward_work = s->node.backward_work_bytes;
+    work = work > backward_work ? work : backward_work;
     s->node.work = work > 0 ? take(c, work) : NULL;
+    return c->trouble == NULL;
 }
 
 static void forward(struct copies *c, struct stand_in *s)
 {
-    s->node.op->forward[c->t->device](c->t, &s->node);
-}
-
-static bool add_output(struct copies *c, const struct node *n, struct stand_in *s)
-{
-    struct copy *y = find(c, n->out);
-    if (y == NULL)
-        y = add(c, n->out);
-    if (y == NULL)
-        return false;
-    y->saved = n->out->saved_bytes > 0 ? take(c, n->out->saved_bytes) : NULL;
-    if (c->trouble == NULL)
-        stand_in(c, n, s);
-    return c->trouble == NULL;
+    s->node.op->forward[c->t->device](&c->tape, &s->node);
 }
 
 // The first input of n that has no copy and cannot be copied; copies what can.
@@ -155,8 +157,8 @@ static const struct tensor *copy_inputs(struct copies *c, const struct node *n)
         if (!is_there(c->t, x))
             return x;
         struct copy *y = add(c, x);
-        if (y != NULL)
-            memcpy(y->data, x->data, (size_t)tensor_bytes(x));
+        for (int64_t k = 0; y != NULL && k < tensor_count(x); k++)
+            y->data[k] = array_get(array_of(x->data, x->dtype), k);
     }
     return NULL;
 }
@@ -174,7 +176,7 @@ static bool provide(struct copies *c, const struct node *n)
             c->trouble = "too many nodes would have to be computed again";
         else if (missing != NULL)
             stack[count++] = maker_of(c->t, missing);
-        else if (--count > 0 && c->trouble == NULL && add_output(c, m, &s))
+        else if (--count > 0 && c->trouble == NULL && stand_in(c, m, &s))
             forward(c, &s);
     }
     return c->trouble == NULL;
@@ -189,11 +191,12 @@ static const char *fill_dy(const struct tape *t, const struct node *n, real *dy)
     const real *now = n->out->grad;
     if (t->running == n && t->arena.ledger.phase == PHASE_BACKWARD && n->op->grad != GRAD_PASSES)
         now = n->dy;
+    struct array given = array_of(now, n->out->grad_dtype);
     bool finite = now != NULL;
     for (int64_t k = 0; finite && k < count; k++)
-        finite = isfinite((double)now[k]);
+        finite = isfinite((double)array_get(given, k));
     for (int64_t k = 0; k < count; k++)
-        dy[k] = finite ? now[k] : (real)rng_normal(rng_key(1, RNG_TEST), (uint64_t)k);
+        dy[k] = finite ? array_get(given, k) : (real)rng_normal(rng_key(1, RNG_TEST), (uint64_t)k);
     return finite ? "its gradient now" : "random, since its gradient is not there";
 }
 
@@ -221,9 +224,9 @@ static void backward(struct copies *c, const struct node *n, struct stand_in *s,
         s->node.adds[i] = first < i || tensor_count(n->in[i]) < tensor_count(owner);
     }
     if (c->trouble == NULL && n->op->grad != GRAD_PASSES)
-        s->node.op->backward[c->t->device](c->t, &s->node);
+        s->node.op->backward[c->t->device](&c->tape, &s->node);
     if (n->op->grad == GRAD_FROM_SAVED) // what follows runs forward again
-        s->out.saved = take(c, n->out->saved_bytes);
+        s->out.saved = take(c, s->out.saved_bytes);
 }
 
 static double product(struct copies *c, struct stand_in *s, const real *dy)
@@ -331,20 +334,21 @@ static void compare_all(struct copies *c, const struct node *n, struct stand_in 
            dtype_name(DTYPE_REAL));
 }
 
-void debug_check(struct tape *t, int index)
+void debug_check(const struct tape *t, int index)
 {
     if (!debug_has_node(t, index))
         return;
     const struct node *n = &t->node[index];
     static struct copies c; // large
     struct stand_in s;
-    c = (struct copies){.t = t};
+    c = (struct copies){.t = t, .tape = *t};
+    c.tape.activation_dtype = DTYPE_REAL;
     real *dy = NULL;
     if (n->op->grad == GRAD_IS_VIEW)
         c.trouble = "a view computes nothing: its gradient is a part of its input's";
     else if (!n->out->wants_grad)
         c.trouble = "it has no backward: no parameter is upstream, or this is no training";
-    if (c.trouble == NULL && provide(&c, n) && add_output(&c, n, &s))
+    if (c.trouble == NULL && provide(&c, n) && stand_in(&c, n, &s))
         dy = take_reals(&c, tensor_count(n->out));
     if (dy != NULL) {
         const char *dy_is = fill_dy(t, n, dy);

@@ -1,6 +1,7 @@
 # debug_lldb.py - what tape/debug.lldb imports: the commands of tape/debug.gdb, by lldb's own means.
 # Each prints through tape/debug.h or runs to a door (tape/tape.h) and says where it is.
 import shlex
+import struct
 
 import lldb
 
@@ -301,10 +302,11 @@ def tpeak(debugger, line, context, result):
 watches = {}  # by breakpoint: what its element was when it was last seen
 
 
-def value_at(target, address, bytes_each):
-    data = target.GetProcess().ReadMemory(address, bytes_each, lldb.SBError())
-    import struct
-    return struct.unpack('f' if bytes_each == 4 else 'd', data)[0]
+def value_at(target, address, size):
+    data = target.GetProcess().ReadMemory(address, size, lldb.SBError())
+    if size == 2:  # bf16: the upper half of a float
+        return struct.unpack('f', b'\0\0' + data)[0]
+    return struct.unpack('f' if size == 4 else 'd', data)[0]
 
 
 def on_gradient(frame, location, dictionary):
@@ -351,7 +353,8 @@ def twatch(debugger, line, context, result):
         return
     target = debugger.GetSelectedTarget()
     grad = member(tensor, 'grad')
-    size = grad.GetType().GetPointeeType().GetByteSize()
+    is_bf16 = member(tensor, 'grad_dtype').GetValue() == 'DTYPE_BF16'
+    size = 2 if is_bf16 else grad.GetType().GetPointeeType().GetByteSize()
     address = grad.GetValueAsUnsigned() + offset * size
     watch = {'label': '%s[%d,%d]' % (name, i, j), 'offset': offset, 'bytes': size,
              'tensor': tensor.GetValueAsUnsigned(), 'address': address,

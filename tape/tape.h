@@ -56,11 +56,12 @@ struct scope {
 struct tape {
     struct arena arena;
     enum device device;
-    int threads;          // of parallel loops; scratch is sized by it
-    bool eval;            // forward only: no gradient is wanted, nothing is kept
-    bool is_walked;       // backward has been through
-    int64_t first_sample; // of this micro-batch in the effective batch
-    int64_t begin_bytes;  // that the arena held when this tape began
+    int threads;                 // of parallel loops; scratch is sized by it
+    enum dtype activation_dtype; // of what ops make: DTYPE_REAL, or DTYPE_BF16
+    bool eval;                   // forward only: no gradient is wanted, nothing is kept
+    bool is_walked;              // backward has been through
+    int64_t first_sample;        // of this micro-batch in the effective batch
+    int64_t begin_bytes;         // that the arena held when this tape began
     struct node *node;
     struct tensor *tensor;
     struct segment *segment;
@@ -72,10 +73,11 @@ struct tape {
     const char *next_name; // of the next node; NULL: its op's
     const char *file;      // who asks
     int line;
-    struct segment *open;                         // the segment being recorded
-    int walked_count;                             // nodes that backward is done with
-    const struct node *running;                   // whose op is at work; NULL between ops
-    int64_t flops[PHASE_COUNT];                   // done so far, as the ops count them
+    struct trap *trap;          // looks for NaN after every op (tape/trap.h); NULL: nobody does
+    struct segment *open;       // the segment being recorded
+    int walked_count;           // nodes that backward is done with
+    const struct node *running; // whose op is at work; NULL between ops
+    int64_t flops[PHASE_COUNT]; // done so far, as the ops count them
     int64_t class_flops[PHASE_COUNT][COST_COUNT]; // the same, by what they cost
 };
 

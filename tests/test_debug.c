@@ -2,6 +2,7 @@
 // tensor; finite differences agree with every op's backward, and not with a wrong one.
 #define _DEFAULT_SOURCE // fileno
 #include "nn/step.h"
+#include "tape/array.h"
 #include "tape/debug.h"
 #include "tests/test.h"
 
@@ -55,7 +56,8 @@ static void assert_silent_about(const char *text, const char *part)
 
 // ---- a model with a forward behind it ----
 
-static struct tensor *open_model(enum gpt_attention attention, enum tape_policy checkpoint)
+static struct tensor *open_model(enum gpt_attention attention, enum tape_policy checkpoint,
+                                 enum dtype activations)
 {
     struct error e;
     struct plan plan = tape_plan_small(4 << 20);
@@ -78,6 +80,7 @@ static struct tensor *open_model(enum gpt_attention attention, enum tape_policy 
             w->data[k] += (real)((k * 7 + i) % 11 - 5) / 20;
     }
     params_add_grads(&gpt.params, &tape);
+    tape.activation_dtype = activations;
     tape_begin(&tape, PHASE_FORWARD, 0);
     tape_enter(&tape, "%s", "");
     struct tensor *loss = gpt_loss(&tape, &gpt, ids, targets, NULL, BATCH, SEQ);
@@ -137,13 +140,12 @@ static void expect_checks_agree(void)
     }
 }
 
-static void test_printers_only_read(void **state)
+static void expect_printers_only_read(enum dtype activations)
 {
-    (void)state;
     static const enum tape_policy policies[] = {POLICY_NONE, POLICY_FULL};
     for (int a = 0; a < GPT_ATTENTION_COUNT; a++)
         for (int p = 0; p < COUNT_OF(policies); p++) {
-            struct tensor *loss = open_model((enum gpt_attention)a, policies[p]);
+            struct tensor *loss = open_model((enum gpt_attention)a, policies[p], activations);
             expect_no_change();
             expect_checks_agree(); // before backward, on a random dy
             tape_backward(&tape, loss, 1);
@@ -151,6 +153,29 @@ static void test_printers_only_read(void **state)
             expect_checks_agree(); // all is given back: computed again from the weights
             tape_close(&tape);
         }
+}
+
+static void test_printers_only_read(void **state)
+{
+    (void)state;
+    expect_printers_only_read(DTYPE_REAL);
+}
+
+static void test_bf16_is_read_as_numbers(void **state)
+{
+    (void)state;
+    expect_printers_only_read(DTYPE_BF16);
+    open_model(GPT_ATTENTION_TILED, POLICY_NONE, DTYPE_BF16);
+    const struct tensor *x = debug_find(&tape, "h.0.attn.c_attn");
+    assert_non_null(x);
+    assert_says(debug_text(&tape, x), "h.0.attn.c_attn bf16[2,6,24] 576 B saved for node");
+    listen();
+    debug_tensor(&tape, x->name);
+    char expected[40];
+    snprintf(expected, sizeof(expected), "     [0,0] %10.4g",
+             (double)array_get(array_of(x->data, x->dtype), 0));
+    assert_says(heard(), expected);
+    tape_close(&tape);
 }
 
 // ---- an op whose backward is wrong ----
@@ -208,7 +233,7 @@ static void test_a_wrong_backward_is_seen(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    open_model(GPT_ATTENTION_NAIVE, POLICY_NONE);
+    open_model(GPT_ATTENTION_NAIVE, POLICY_NONE, DTYPE_REAL);
     const struct tensor *x = debug_find(&tape, "h.0.attn.c_attn");
     char expected[200];
     snprintf(expected, sizeof(expected), "h.0.attn.c_attn %s[2,6,24] %d B saved for nodes ",
@@ -263,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_printers_only_read),
+        cmocka_unit_test(test_bf16_is_read_as_numbers),
         cmocka_unit_test(test_a_wrong_backward_is_seen),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_parameters_are_found_early),
