@@ -226,7 +226,7 @@ def run_to_node(index, phase):
 
 class Memtape(gdb.Command):
     """memtape: tape, tnode N, tfwd N, tback N, tnext, tgrad NAME, ttensor NAME, twatch NAME I J,
-tledger, tarena, tpeak, tcheck N, twhy NAME. `help tape` and so on; docs/gdb.md has sessions."""
+tledger, tarena, tlive, tpeak, tcheck N, twhy NAME, treplay N, tnan. `help tape` and so on; docs/gdb.md has sessions."""
 
     def __init__(self):
         super().__init__('memtape', gdb.COMMAND_USER, prefix=True)
@@ -401,6 +401,18 @@ a first pass, to the end of the program, that finds the event."""
         printed('debug_live', here(find_tape()))
 
 
+class Nan(gdb.Command):
+    """tnan - run to the op that makes the first NaN or infinity; the program needs --trap-nan."""
+
+    def invoke(self, text, from_tty):
+        if run_to('tape_break_nan', lambda frame: True):
+            tape = gdb.newest_frame().read_var('t')
+            gdb.write(tape['trap']['text'].string() + '\n')
+            gdb.execute('frame')
+        elif not is_alive():
+            gdb.write('the program has ended; was it started with --trap-nan?\n')
+
+
 class Watch(gdb.Breakpoint):
     """A stop at the door of gradients, for one element. It compares; nothing is single-stepped."""
 
@@ -484,7 +496,7 @@ Memtape()
 for command, name in ((Tape, 'tape'), (Node, 'tnode'), (Forward, 'tfwd'), (Backward, 'tback'),
                       (Replay, 'treplay'), (Next, 'tnext'), (Tensor, 'ttensor'), (Grad, 'tgrad'),
                       (Why, 'twhy'), (Ledger, 'tledger'), (Arena, 'tarena'), (Live, 'tlive'),
-                      (Peak, 'tpeak'), (Check, 'tcheck'), (WatchCommand, 'twatch')):
+                      (Peak, 'tpeak'), (Nan, 'tnan'), (Check, 'tcheck'), (WatchCommand, 'twatch')):
     command(name, gdb.COMMAND_USER)
 
 

@@ -299,6 +299,17 @@ def tpeak(debugger, line, context, result):
     printed(context, 'debug_live', here(find_tape(context)))
 
 
+def tnan(debugger, line, context, result):
+    """tnan - run to the op that makes the first NaN or infinity; the program needs --trap-nan."""
+    frame = run_to(debugger, 'tape_break_nan', lambda frame: True)
+    if frame is None:
+        raise Refused('the program has ended; was it started with --trap-nan?')
+    said = member(frame.FindVariable('t'), 'trap.text')
+    target = debugger.GetSelectedTarget()
+    result.write(target.GetProcess().ReadCStringFromMemory(
+        said.GetLoadAddress(), said.GetByteSize(), lldb.SBError()) + '\n')
+
+
 watches = {}  # by breakpoint: what its element was when it was last seen
 
 
@@ -392,7 +403,7 @@ def node_summary(value, dictionary):
 
 def __lldb_init_module(debugger, dictionary):
     for command in (tape, tnode, tfwd, tback, treplay, tnext, ttensor, tgrad, twhy, tledger,
-                    tarena, tlive, tcheck, tpeak, twatch):
+                    tarena, tlive, tcheck, tpeak, tnan, twatch):
         name = command.__name__
         globals()['run_' + name] = guarded(command)
         if debugger.GetCommandInterpreter().CommandExists(name):
