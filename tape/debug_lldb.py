@@ -50,6 +50,8 @@ def find_tape(context):
 def evaluated(context, expression):
     options = lldb.SBExpressionOptions()
     options.SetIgnoreBreakpoints(True)
+    options.SetTimeoutInMicroSeconds(0)  # tcheck takes a while: none
+    options.SetTryAllThreads(False)
     value = context.GetFrame().EvaluateExpression(expression, options)
     if value.GetError().Fail() and value.GetError().GetError() != 0x1001:  # that: no result, void
         raise Refused(value.GetError().GetCString())
