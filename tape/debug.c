@@ -379,13 +379,13 @@ static void print_numbers(const struct tensor *x, struct array values);
 
 static void print_backward(const struct tape *t, const struct node *n)
 {
-    const real *dy = n->out->grad != NULL ? n->out->grad : n->dy;
-    if (dy == NULL || n->index >= debug_first_done(t) || t->walked_count == 0)
-        if (dy == NULL || t->running != n || t->arena.ledger.phase != PHASE_BACKWARD)
-            return;
+    bool runs = t->running == n && t->arena.ledger.phase == PHASE_BACKWARD;
+    const real *dy = n->out->grad == NULL && runs ? n->dy : n->out->grad;
+    if (dy == NULL)
+        return;
     printf("  dy     ");
     print_numbers(n->out, array_of(dy, n->out->grad_dtype));
-    for (int i = 0; t->running == n && i < n->in_count; i++)
+    for (int i = 0; runs && i < n->in_count; i++)
         printf("  dx[%d]  %s\n", i, fate_of(n, i));
 }
 
@@ -480,8 +480,11 @@ static size_t append_row(const struct tensor *x, struct array values, int64_t ro
         append_index(x, row * cols, x->dim_count - 1, label, 0);
     used = debug_append(out, used, "%10s", label);
     for (int64_t j = 0; j < cols; j++) {
-        if (is_shown(j, cols))
-            used = debug_append(out, used, " %10.4g", value_at(x, values, row * cols + j));
+        double v = is_shown(j, cols) ? value_at(x, values, row * cols + j) : 0;
+        if (isnan(v)) // whatever its sign
+            used = debug_append(out, used, " %10s", "nan");
+        else if (is_shown(j, cols))
+            used = debug_append(out, used, " %10.4g", v);
         else if (j == EDGE)
             used = debug_append(out, used, "  ...");
     }

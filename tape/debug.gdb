@@ -37,9 +37,9 @@ import gdb
 FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPUTE'
 
 # An op's name is a macro that notes the line it is called from: step straight into the op. And no
-# lesson is in counting a shape's rows.
-gdb.execute('skip -function tape_at', to_string=True)
-gdb.execute('skip -gfile */tape/tensor.c', to_string=True)
+# lesson is in how a shape is counted or an element is found.
+gdb.execute('skip -rfunction ^(tape_at|(array|tensor|tile)_.*|op_(data|dx|dy|room|part|start_sum)|'
+            '[a-z_]+_of)$', to_string=True)
 try:
     gdb.execute('set debuginfod enabled off', to_string=True)
 except gdb.error:

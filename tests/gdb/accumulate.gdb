@@ -6,4 +6,3 @@ twatch h.0.mlp.c_fc.weight 24 19
 continue
 continue
 tgrad h.0.mlp.c_fc.weight
-up 2

@@ -14,6 +14,5 @@ tgrad h.0.mlp.c_fc
 tnext
 tape
 print n->in[0]
-print *n->in[0]
 twhy h.0.attn.attention
 tgrad h.0.mlp.cfc
