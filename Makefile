@@ -316,7 +316,7 @@ help:
 	@echo 'make gdb         a build with plain loops in the debugger, ARGS="train --model tiny" or'
 	@echo '                 EXAMPLE=by_hand; lldb: in the other one; debug: only the build. Commands:'
 	@echo '                 tape tnode tfwd tback treplay tnext ttensor tgrad twatch twhy tledger'
-	@echo '                 tarena tlive tpeak tcheck (docs/gdb.md)'
+	@echo '                 tarena tlive tpeak tcheck tnan (docs/gdb.md)'
 	@echo 'make deps        install the packages that are missing; deps-test: those of the tests too'
 	@echo 'make tidy clean'
 	@echo 'options          BLAS=openblas|builtin|loops OMP=1|0 STATIC=0|1 BUILD=release|portable'

@@ -92,6 +92,28 @@ for word in 'backward of node 7, h.0.mlp.c_fc' 'asked  nn/mlp.c:' 'gradient of h
 $(cat "$dir/way")"
 done
 
+# ---- pretty-printers say what the printers say ----
+
+every_node() {
+    printf '%s\n' "$1" tape
+    for ((i = 0; i < 24; i++)); do echo "print t->node[$i].out"; done
+}
+{
+    every_node 'tfwd 12'; every_node 'tback 18'; every_node 'treplay 12'; every_node 'tback 9'
+} | typed "$debug" train $small --steps 1 --attention naive --dropout 0.1 --checkpoint full \
+    --quiet --precision bf16 >"$dir/pretty"
+awk '
+    /^ *[0-9]+ (done|now|back|again) / { said[$1] = substr($0, 12) }
+    /^\(gdb\) print t->node/ { node = $3; gsub(/[^0-9]/, "", node) }
+    /^\$[0-9]+ = / {
+        sub(/^\$[0-9]+ = /, "")
+        if (node in said && index(said[node], $0) != 1)
+            print "print: " $0 "\ntape:  " said[node]
+        compared += node in said
+    }
+    END { if (compared < 60) print "only " compared " compared" }' "$dir/pretty" >"$dir/differ"
+[ ! -s "$dir/differ" ] || fail "$(cat "$dir/differ")"
+
 # ---- a stop changes nothing ----
 
 options="train $small --vocab 70 --steps 2 --batch 4 --micro-batch 2 --dropout 0.1 --attention naive"
@@ -122,6 +144,17 @@ timeless "$dir/a/log.jsonl" >"$dir/a.log" 2>/dev/null
 timeless "$dir/b/log.jsonl" >"$dir/b.log" 2>/dev/null
 [ -s "$dir/a.log" ] || fail 'no log to compare'
 same 'losses after stops' "$dir/a.log" "$dir/b.log"
+
+# ---- a dry run opens no door ----
+
+printf 'break %s\n' tape_break tape_break_grad tape_break_nan arena_break optimizer_break >"$dir/doors"
+{ cat "$dir/doors"; echo 'run'; echo 'info breakpoints'; } |
+    typed "$debug" plan $small --batch 4 --micro-batch 2 --checkpoint full --quiet >"$dir/dry"
+grep -q 'exited normally' "$dir/dry" && ! grep -n 'already hit\|^Make breakpoint' "$dir/dry" ||
+    fail "a plan stops at a door: $(cat "$dir/dry")"
+{ cat "$dir/doors"; echo 'run'; } | # and all are there
+    typed "$debug" train $small --steps 1 --sample-tokens 0 --quiet >"$dir/wet"
+grep -q 'Breakpoint [0-9]*, arena_break' "$dir/wet" || fail "a run opens no door: $(cat "$dir/wet")"
 
 # ---- lldb runs the same session ----
 
