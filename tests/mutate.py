@@ -126,21 +126,33 @@ FAULTS = [
     ('ops/op_embedding.c', 'slots are ignored', ('n->args.slots != NULL ? n->args.slots : n->args.ids', 'n->args.ids')),
     ('ops/op_matmul.c', 'db is never added to', ('keep_b = n->adds[1] ? 1 : 0', 'keep_b = 0')),
     ('ops/op_gelu.c', 'a slope without its 3', ('1 + 3 * a * x[i] * x[i]', '1 + a * x[i] * x[i]')),
-    ('ops/op_relu.c', 'leaks', ('x[i] > 0 ? x[i] : 0', 'x[i] > 0 ? x[i] : (real)1e-3 * x[i]')),
+    ('ops/op_relu.c', 'leaks', ('    y[i] = x[i] > 0 ? x[i] : 0', '    y[i] = x[i] > 0 ? x[i] : (real)1e-3 * x[i]')),
     ('ops/op_causal_softmax.c', 'sees one too many', ('int64_t count = r % time + 1;', 'int64_t count = r % time + 1 + (r % time + 1 < time);')),
-    ('ops/op_rows.c', 'the other rows are rubbish', ('    if (!n->adds[0])\n        memset', '    if (0)\n        memset')),
+    ('ops/op_rows.c', 'the other rows are rubbish', ('    op_start_sum(n, 0);\n', '')),
     ('ops/op_sub.c', 'a sign is lost', ('which == 0 ? 1 : -1', '1')),
-    ('ops/op_sum_squares.c', 'half the slope', ('2 * x[i] * n->dy[b]', 'x[i] * n->dy[b]')),
+    ('ops/op_sum_squares.c', 'half the slope', ('2 * x[i] * dy[b]', 'x[i] * dy[b]')),
     ('ops/op_split_heads.c', 'keys are values', ('n->args.part * width;', '(n->args.part == 1 ? 2 : n->args.part) * width;')),
     ('ops/op_merge_heads.c', 'forgets where the view begins', ('n->out->base_offset = x->base_offset;', 'n->out->base_offset = x->base_offset + 1;')),
     ('ops/op_scale.c', 'backward scales twice', ('factor * dy[i]', 'factor * factor * dy[i]')),
     ('ops/op_tanh.c', 'overwrites what others wrote', ('(adds ? dx[i] : 0)', '(adds && !adds ? dx[i] : 0)')),
+    # ---- ops on bf16 ----
+    ('ops/op_tanh.c', 'every piece reads the first of y', ('array_read(ys, at, ', 'array_read(ys, 0, ')),
+    ('ops/op_gelu.c', 'a bf16 gradient is not put back', ('        array_close(dxs, at, length, dx);\n', '')),
+    ('ops/op_log.c', 'what others wrote in bf16 is not read', ('length, adds, room', 'length, false, room')),
+    ('ops/op_mul.c', 'the other input shares the room of dy', ('others, at, length, room[1]', 'others, at, length, room[0]')),
+    ('ops/op_rows.c', 'every piece comes from the first', ('xs, b * in->stride[0] + from + at', 'xs, b * in->stride[0] + from')),
+    ('ops/op_sum_squares.c', 'each piece is a sum of its own',
+     ('            vec_dot_part(lane, x, x, length);', '            lane[0] += vec_dot(x, x, length);')),
+    ('ops/op_dropout.c', 'every piece has the first mask', ('real m = draw(row, at + i);\n                // forward', 'real m = draw(row, i);\n                // forward')),
+    ('ops/op_causal_softmax.c', 'threads share scratch of bf16', ('op_room(n, time, 0, 1)', 'n->work')),
+    ('ops/op_causal_softmax.c', 'a bf16 row without scratch', ('        n->backward_work_bytes = 3', '        n->backward_work_bytes = 2')),
+    ('ops/op_causal_softmax.c', 'reals have scratch too', ('    if (x->dtype != DTYPE_REAL || y->dtype != DTYPE_REAL)\n', '')),
     # ---- the check itself ----
     ('gradcheck.c', 'everything passes', ('return c->count > 0 && ', 'return c->count > 0 || ')),
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad', 'chunked', 'trap']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'ops_grad', 'chunked', 'trap']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
