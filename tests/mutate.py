@@ -114,6 +114,11 @@ FAULTS = [
     ('ops/product.c', 'the bias of one sample', ('i < p->samples * p->rows; i++', 'i < p->rows; i++')),
     ('ops/product.c', 'three threads lose a row', ('struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);',
      'struct tile r = tile_at(i % tiles, p->rows - (p->threads == 3 && p->rows > 1), ROW_TILE);')),
+    ('ops/product.c', 'every part of a sum reads the first weights', ('stride_x, w + k,', 'stride_x, w,')),
+    ('ops/product.c', 'a second panel is the first', ('(first + s, p->out', '(s, p->out')),
+    ('ops/product.c', 'a panel of columns is not apart', ('p->work + s * c->slice * p->out + rows', 'p->work + rows')),
+    ('ops/op_attention.c', 'a room is shared', ('op_part(room, i * part)', 'op_part(room, 0 * i * part)')),
+    ('ops/op_layernorm.c', 'threads share rooms', ('(2 + op_thread() * rows)', '2')),
     ('ops/op_linear.c', 'samples are joined if there are threads', ('    return p;\n',
      '    if (t->threads > 1) {\n        p.rows *= p.samples;\n        p.samples = 1;\n    }\n    return p;\n')),
     ('ops/op_linear_cross_entropy.c', 'a chunk is no multiple of a row tile',
@@ -152,7 +157,7 @@ FAULTS = [
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'ops_grad', 'chunked', 'trap']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'bf16_products', 'ops_grad', 'chunked', 'trap']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
