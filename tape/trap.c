@@ -144,7 +144,7 @@ static void say_tensor(struct trap *p, const char *what, const struct tensor *x,
 
 static void say_inputs(struct trap *p, const struct node *n, const char *why)
 {
-    char what[8];
+    char what[16];
     for (int i = 0; i < n->in_count; i++) {
         snprintf(what, sizeof(what), "in[%d]", i);
         say_tensor(p, what, n->in[i], n->in[i]->data, why);

@@ -92,6 +92,25 @@ FAULTS = [
     ('grad.c', 'the second reader overwrites', ('        *adds = true;\n', '')),
     ('grad.c', 'a second reader of logits is forgotten', ('    if (x->wants_grad && !takes)\n', '    if (0)\n')),
     ('grad.c', 'the seed is 1', ('        grad[i] = seed;', '        grad[i] = seed != 0;')),
+    # ---- trap ----
+    ('trap.c', 'what is saved is not looked at', ('view_of(y, y->data), "") || y->saved_bytes == 0)', 'view_of(y, y->data), "") || y->saved_bytes >= 0)')),
+    ('trap.c', 'a view is looked at as if it were whole', ('return tensor_is_contiguous(v.x) ? v.count :', 'return true ? v.count :')),
+    ('trap.c', 'a view has its base\'s coordinates', ('offset += index % x->dim[i] * x->stride[i];', 'offset += index % x->dim[i] * (x->stride[i] > 6 ? 6 : x->stride[i]);')),
+    ('trap.c', 'a compact gradient is looked at whole', ('    v.count = rows * tensor_cols(v.x);', '    (void)rows;')),
+    ('trap.c', 'a compact row is no id', ('return n->args.ids[k] * cols', 'return index / cols * cols')),
+    ('trap.c', 'the first reader is blamed', ('x->is_persistent ? first_bad(view_of(x, x->data)) : -1', '-1')),
+    ('trap.c', 'springs again', ('int64_t index = p->is_sprung ? -1 : first_bad(v);', 'int64_t index = first_bad(v);')),
+    ('trap.c', 'a dry run is looked at', ('p->is_sprung || t->arena.dry)', 'p->is_sprung)')),
+    ('trap.c', 'an overwritten input is not brought back', ('x != NULL && bring_back(t, n);', 'false && bring_back(t, n);')),
+    ('trap.c', 'the output is not made again', ('    tape_bind(n);\n    n->op->forward[t->device](t, n);\n', '')),
+    ('trap.c', 'a chain is repeated backwards', ('struct node *m = chain[count];', 'struct node *m = chain[0];')),
+    ('tape.c', 'forward is not trapped', ('            trap_forward(t, n, phase);', '            (void)phase;')),
+    ('grad.c', 'backward is not trapped', ('            trap_backward(t, n);', '            (void)n;')),
+    ('grad.c', 'a sum of gradients is not trapped', ('        trap_added(t, n, x, dx);', '        (void)n;')),
+    ('cpu/scan.c', 'infinity is a number', ('(b & exponent) == exponent', '(b & exponent) == exponent && x[i] != x[i]')),
+    ('cpu/scan.c', 'the largest number is none', ('(b & exponent) == exponent', '(b & exponent) >= exponent - ((bits)1 << (sizeof(real) == 8 ? 52 : 23))')),
+    ('cpu/scan.c', 'the last block is the first', ('reduction(min : first)', 'reduction(max : first)')),
+    ('cpu/scan.c', 'the rest is not looked at', ('(n + BLOCK - 1) / BLOCK', 'n / BLOCK')),
     # ---- ops ----
     ('ops/ops_int.h', 'rubbish is added to', ('n->dx[i] != NULL && !n->adds[i]', 'n->dx[i] != NULL && n->work != NULL')),
     ('ops/op_dropout.c', 'the mask forgets the sample', ('n->first_sample + r / rows', 'r / rows')),
@@ -136,7 +155,7 @@ FAULTS = [
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad', 'trap']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
