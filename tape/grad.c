@@ -101,6 +101,7 @@ void grad_seed(struct tape *t, struct tensor *loss, real seed)
     CHECK(grad != NULL && !adds); // a loss that no parameter reaches has no gradient
     for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++)
         grad[i] = seed;
+    trap_values(t, loss, grad, ".grad", "when backward began");
 }
 
 void grad_give(struct tape *t, struct tensor *x)

@@ -107,6 +107,7 @@ FAULTS = [
     ('tape.c', 'forward is not trapped', ('            trap_forward(t, n, phase);', '            (void)phase;')),
     ('grad.c', 'backward is not trapped', ('            trap_backward(t, n);', '            (void)n;')),
     ('grad.c', 'a sum of gradients is not trapped', ('        trap_added(t, n, x, dx);', '        (void)n;')),
+    ('grad.c', 'the first reader of a seed is blamed', ('    trap_values(t, loss, grad, ".grad", "when backward began");\n', '')),
     ('cpu/scan.c', 'infinity is a number', ('(b & exponent) == exponent', '(b & exponent) == exponent && x[i] != x[i]')),
     ('cpu/scan.c', 'the largest number is none', ('(b & exponent) == exponent', '(b & exponent) >= exponent - ((bits)1 << (sizeof(real) == 8 ? 52 : 23))')),
     ('cpu/scan.c', 'the last block is the first', ('reduction(min : first)', 'reduction(max : first)')),

@@ -348,6 +348,21 @@ static void values_are_looked_at_on_request(void **state)
     tape_close(t);
 }
 
+// Whoever reads the seed first did not make it.
+static void a_seed_that_is_no_number_is_nobodys(void **state)
+{
+    (void)state;
+    struct tape *t = open_trapped();
+    VECTOR(t, a, 1, 2);
+    record(t);
+    struct tensor *y = op_tanh(t, &a);
+    tape_leave(t, NULL);
+    tape_backward(t, y, (real)NAN);
+    finding("nobody", TRAP_VALUES, 0);
+    says("net.tanh.grad[0] is nan when backward began (2 of 2 are not finite)");
+    tape_close(t);
+}
+
 // Dry memory faults when it is read.
 static void a_dry_run_is_never_looked_at(void **state)
 {
@@ -417,6 +432,7 @@ int main(void)
         cmocka_unit_test(a_compact_gradient_ends_at_its_last_slot),
         cmocka_unit_test(a_weight_is_blamed_before_its_reader),
         cmocka_unit_test(values_are_looked_at_on_request),
+        cmocka_unit_test(a_seed_that_is_no_number_is_nobodys),
         cmocka_unit_test(a_dry_run_is_never_looked_at),
         cmocka_unit_test(finds_the_first_of_any_size),
         cmocka_unit_test(a_range_is_of_what_is_finite),
