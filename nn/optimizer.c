@@ -40,7 +40,7 @@ static void add_moment(struct tensor *x, const struct param *p, struct tape *t, 
                       p->tensor.dim);
     x->name = p->name;
     if (!tape_is_dry(t))
-        update_fill(x->data, tensor_count(x), 0);
+        update_fill(array_of(x->data, x->dtype), tensor_count(x), 0);
 }
 
 void optimizer_init(const struct optimizer_config *c, struct param_list *params, struct tape *t)

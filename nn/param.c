@@ -7,6 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
+static const struct {
+    const char *name;
+    enum dtype dtype;
+} precisions[PRECISION_COUNT] = {
+#ifdef TAPE_F64
+    [PRECISION_REAL] = {"f64", DTYPE_REAL},
+#else
+    [PRECISION_REAL] = {"f32", DTYPE_REAL},
+#endif
+    [PRECISION_BF16] = {"bf16", DTYPE_BF16},
+};
+
+const char *precision_name(enum precision p)
+{
+    return precisions[p].name;
+}
+
+enum dtype precision_dtype(enum precision p)
+{
+    return precisions[p].dtype;
+}
+
 void params_open(struct param_list *l, struct tape *t, int cap)
 {
     *l = (struct param_list){.cap = cap};
@@ -24,8 +46,8 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
     vsnprintf(p->name, sizeof(p->name), format, args);
     va_end(args);
     const int64_t dim[] = {rows, cols};
-    tensor_persistent(&p->tensor, &t->arena, p->name, LEDGER_WEIGHTS, rows > 0 ? 2 : 1,
-                      rows > 0 ? dim : dim + 1);
+    tensor_place(&p->tensor, &t->arena, p->name, LEDGER_WEIGHTS, precision_dtype(l->weights),
+                 rows > 0 ? 2 : 1, rows > 0 ? dim : dim + 1);
     return p;
 }
 
@@ -35,17 +57,22 @@ void params_start(struct param_list *l, struct tape *t, uint64_t seed)
     for (int i = 0; !tape_is_dry(t) && i < l->count; i++) {
         struct param *p = &l->param[i];
         int64_t n = tensor_count(&p->tensor);
+        struct array to = array_of(p->tensor.data, p->tensor.dtype);
         if (p->start == PARAM_NORMAL)
-            update_fill_normal(p->tensor.data, n, rng_key(key, (uint64_t)i), p->deviation);
+            update_fill_normal(to, n, rng_key(key, (uint64_t)i), p->deviation);
         else
-            update_fill(p->tensor.data, n, p->start == PARAM_ONES ? 1 : 0);
+            update_fill(to, n, p->start == PARAM_ONES ? 1 : 0);
     }
 }
 
 void params_add_grads(struct param_list *l, struct tape *t)
 {
-    for (int i = 0; i < l->count; i++)
-        tensor_add_grad(&l->param[i].tensor, &t->arena);
+    for (int i = 0; i < l->count; i++) {
+        struct tensor *x = &l->param[i].tensor;
+        x->grad_dtype = precision_dtype(l->gradients);
+        if (!l->param[i].is_frozen)
+            tensor_add_grad(x, &t->arena);
+    }
 }
 
 void params_zero_grads(struct param_list *l, struct tape *t)

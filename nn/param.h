@@ -6,11 +6,18 @@
 
 enum { PARAM_NAME_BYTES = 40 };
 
+// How numbers are stored. Arithmetic is done in real whatever this says.
+enum precision { PRECISION_REAL, PRECISION_BF16, PRECISION_COUNT };
+
+const char *precision_name(enum precision p); // "f32" ("f64" in that build), "bf16"
+enum dtype precision_dtype(enum precision p);
+
 enum param_start { PARAM_ZEROS, PARAM_ONES, PARAM_NORMAL };
 
 struct param {
     struct tensor tensor; // weights and gradient
     struct tensor m, v;   // AdamW's moments; data NULL without
+    bool is_frozen;       // no gradient, no state
     bool decays;          // weight decay: matrices and embeddings, not biases and norms
     enum param_start start;
     double deviation;            // of PARAM_NORMAL
@@ -20,6 +27,8 @@ struct param {
 struct param_list {
     struct param *param; // bookkeeping, in the arena
     int count, cap;
+    enum precision weights;   // of params added from now on ...
+    enum precision gradients; // ... and of params_add_grads
 };
 
 void params_open(struct param_list *l, struct tape *t, int cap);
@@ -32,6 +41,7 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
 
 // The weights that training starts from: a function of (seed, place in the list, element).
 void params_start(struct param_list *l, struct tape *t, uint64_t seed);
+// Of all that are not frozen.
 void params_add_grads(struct param_list *l, struct tape *t);
 void params_zero_grads(struct param_list *l, struct tape *t);
 

@@ -17,10 +17,8 @@
 #endif
 
 const char *const safetensors_dtype[DTYPE_COUNT] = {
-    [DTYPE_F32] = "F32",
-    [DTYPE_F64] = "F64",
-    [DTYPE_I32] = "I32",
-    [DTYPE_U8] = "U8",
+    [DTYPE_F32] = "F32", [DTYPE_F64] = "F64", [DTYPE_BF16] = "BF16",
+    [DTYPE_I32] = "I32", [DTYPE_U8] = "U8",
 };
 
 // ---- text ----

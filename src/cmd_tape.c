@@ -84,9 +84,9 @@ static int kept_by(const struct tape *t, const struct node *n, struct kept k[KEP
     if (!n->out->wants_grad)
         return 0;
     for (int i = 0; i < n->in_count; i++)
-        if (n->op->needs & (1u << i))
+        if (n->needs & (1u << i))
             k[count++] = kept_tensor(t, role[i], n->in[i]);
-    if (n->op->needs & NEEDS_OUT)
+    if (n->needs & NEEDS_OUT)
         k[count++] = kept_tensor(t, "out", n->out);
     if (n->out->saved_bytes > 0)
         k[count++] = (struct kept){.role = n->op->saved_name,

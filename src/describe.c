@@ -9,7 +9,7 @@ char *describe_needs(const struct op *o, char out[DESCRIBE_BYTES])
     size_t used = 0;
     out[0] = 0;
     for (int i = 0; i < COUNT_OF(word); i++)
-        if (o->needs & (1u << i))
+        if ((o->needs[0] | o->needs[1] | o->needs[2]) & (1u << i))
             used += (size_t)snprintf(out + used, DESCRIBE_BYTES - used, "%s%s",
                                      used > 0 ? ", " : "", word[i]);
     if (o->saved_name != NULL)

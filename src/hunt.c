@@ -28,11 +28,11 @@ static void look_at_values(struct run *r, const char *when)
     struct param_list *l = &r->gpt.params;
     for (int i = 0; i < l->count; i++) {
         const struct param *p = &l->param[i];
-        trap_values(&r->tape, &p->tensor, p->tensor.data, "", when);
+        trap_values(&r->tape, &p->tensor, array_of(p->tensor.data, p->tensor.dtype), "", when);
         if (p->m.data != NULL)
-            trap_values(&r->tape, &p->m, p->m.data, ".m", when);
+            trap_values(&r->tape, &p->m, array_of(p->m.data, p->m.dtype), ".m", when);
         if (p->v.data != NULL)
-            trap_values(&r->tape, &p->v, p->v.data, ".v", when);
+            trap_values(&r->tape, &p->v, array_of(p->v.data, p->v.dtype), ".v", when);
     }
 }
 
@@ -48,7 +48,7 @@ void hunt_after_gradients(struct run *r)
 {
     const struct tensor *wte = &r->gpt.wte->tensor;
     if (r->tape.trap != NULL && r->gpt.config.tie)
-        trap_values(&r->tape, wte, wte->grad, ".grad",
+        trap_values(&r->tape, wte, array_of(wte->grad, wte->grad_dtype), ".grad",
                     "once the gradients of its two uses were added");
 }
 

@@ -38,6 +38,7 @@ struct settings {
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
     const char *plot, *plot_y;
     const char *allow;
+    const char *loss, *precision, *grad_precision, *activation_precision;
     const char *params;
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;

@@ -214,14 +214,14 @@ static bool measure_update(struct rates *r, const struct config *c, struct error
         return false;
     for (int i = 0; i < 4; i++) {
         at[i] = tape_scratch(&tape, "update", bytes);
-        update_fill(at[i], n, (real)0.01);
+        update_fill(array_of(at[i], DTYPE_REAL), n, (real)0.01);
     }
     volatile double norm_of_all = 0;
     for (int k = 0; k < OPTIMIZER_COUNT; k++) {
         double best = INFINITY;
         for (int i = 0; i < ROUNDS_MIN; i++) {
             double from = system_thread_seconds();
-            update_fill(at[3], n, (real)0.01);
+            update_fill(array_of(at[3], DTYPE_REAL), n, (real)0.01);
             norm_of_all = vec_sum_squares(at[3], n);
             if (k == OPTIMIZER_SGD)
                 update_sgd(at[0], at[3], n, 1e-3, 1, 1);

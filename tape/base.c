@@ -8,9 +8,10 @@ static const struct {
     const char *name;
     int64_t bytes;
 } dtypes[DTYPE_COUNT] = {
-    [DTYPE_F32] = {"f32", 4},
-    [DTYPE_F64] = {"f64", 8},
-    [DTYPE_I32] = {"i32", 4},
+    [DTYPE_F32] = {"f32", 4},   //
+    [DTYPE_F64] = {"f64", 8},   //
+    [DTYPE_BF16] = {"bf16", 2}, //
+    [DTYPE_I32] = {"i32", 4},   //
     [DTYPE_U8] = {"u8", 1},
 };
 

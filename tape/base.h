@@ -21,7 +21,11 @@ typedef float real;
 #define DTYPE_REAL DTYPE_F32
 #endif
 
-enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_U8, DTYPE_COUNT };
+// The upper half of a float: 8 bits of mantissa, one of them implied. Storage only: arithmetic is
+// done in real (tape/array.h).
+typedef uint16_t bf16;
+
+enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_BF16, DTYPE_I32, DTYPE_U8, DTYPE_COUNT };
 
 int64_t dtype_bytes(enum dtype d);    // of one element
 const char *dtype_name(enum dtype d); // "f32", as reports spell it

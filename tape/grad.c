@@ -46,7 +46,8 @@ static void borrow(struct tape *t, struct tensor *b, real *grad)
 static real *push_grad(struct tape *t, struct tensor *x)
 {
     struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, NULL);
-    return arena_push(&t->arena, ARENA_HIGH, tensor_bytes(x), &label);
+    label.dtype = x->grad_dtype;
+    return arena_push(&t->arena, ARENA_HIGH, tensor_grad_bytes(x), &label);
 }
 
 static void own_copy(struct tape *t, struct tensor *b)
@@ -54,7 +55,7 @@ static void own_copy(struct tape *t, struct tensor *b)
     const real *from = b->grad;
     b->grad = push_grad(t, b);
     if (!t->arena.dry)
-        memcpy(b->grad, from, (size_t)tensor_bytes(b));
+        memcpy(b->grad, from, (size_t)tensor_grad_bytes(b));
     forget_loan(t, b);
 }
 
@@ -78,14 +79,14 @@ static real *target(struct tape *t, struct tensor *x, bool *adds)
     if (owner->grad != NULL) {
         *adds = true;
         make_writable(t, owner);
-        return owner->grad + x->base_offset;
+        return tensor_at(owner->grad, owner->grad_dtype, x->base_offset);
     }
     CHECK(!owner->is_persistent); // a parameter's gradient is made once, before training
     owner->grad = push_grad(t, owner);
     *adds = tensor_count(x) < tensor_count(owner);
     if (*adds && !t->arena.dry)
-        memset(owner->grad, 0, (size_t)tensor_bytes(owner));
-    return owner->grad + x->base_offset;
+        memset(owner->grad, 0, (size_t)tensor_grad_bytes(owner));
+    return tensor_at(owner->grad, owner->grad_dtype, x->base_offset);
 }
 
 void grad_sink(struct tape *t, struct tensor *x)
@@ -99,9 +100,13 @@ void grad_seed(struct tape *t, struct tensor *loss, real seed)
     bool adds;
     real *grad = target(t, loss, &adds);
     CHECK(grad != NULL && !adds); // a loss that no parameter reaches has no gradient
-    for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++)
-        grad[i] = seed;
-    trap_values(t, loss, grad, ".grad", "when backward began");
+    struct array dloss = array_of(grad, loss->grad_dtype);
+    for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++) {
+        real room[1], *at = array_open(dloss, i, 1, false, room);
+        *at = seed;
+        array_close(dloss, i, 1, at);
+    }
+    trap_values(t, loss, dloss, ".grad", "when backward began");
 }
 
 void grad_give(struct tape *t, struct tensor *x)
@@ -122,26 +127,37 @@ void grad_give(struct tape *t, struct tensor *x)
     x->grad = NULL;
 }
 
-static void add(struct tape *t, struct node *n, struct tensor *x, const real *dy)
+// dx += dy, or dx = dy, which is stored as `dtype`.
+static void add(struct tape *t, struct node *n, struct tensor *x, const real *dy, enum dtype dtype)
 {
     bool adds;
     CHECK(tensor_is_contiguous(x));
-    real *dx = target(t, x, &adds);
-    int64_t count = dx != NULL && !t->arena.dry ? tensor_count(x) : 0;
-    for (int64_t i = 0; i < count; i++)
-        dx[i] = adds ? dx[i] + dy[i] : dy[i];
+    struct array dx = array_of(target(t, x, &adds), x->grad_dtype);
+    struct array from = array_of(dy, dtype);
+    int64_t count = dx.at != NULL && !t->arena.dry ? tensor_count(x) : 0;
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+        int64_t part = array_piece(at, count);
+        real room[2][ARRAY_PIECE];
+        const real *dyi = array_read(from, at, part, room[0]);
+        real *dxi = array_open(dx, at, part, adds, room[1]);
+        for (int64_t i = 0; i < part; i++)
+            dxi[i] = adds ? dxi[i] + dyi[i] : dyi[i];
+        array_close(dx, at, part, dxi);
+    }
     if (t->trap != NULL && count > 0)
         trap_added(t, n, x, dx);
 }
 
-static bool may_take(const struct tensor *x)
+// y's gradient may become x's: the same bytes, and nobody else has written any.
+static bool may_take(const struct tensor *y, const struct tensor *x)
 {
-    return x->wants_grad && !x->is_persistent && x->base == NULL && x->grad == NULL;
+    return x->wants_grad && !x->is_persistent && x->base == NULL && x->grad == NULL &&
+           x->grad_dtype == y->grad_dtype;
 }
 
 static bool may_move(const struct tensor *y, const struct tensor *x)
 {
-    return may_take(x) && !y->grad_is_lent;
+    return may_take(y, x) && !y->grad_is_lent;
 }
 
 // y = a + b. See rules 2 to 4.
@@ -153,13 +169,13 @@ static void pass(struct tape *t, struct node *n)
         a->grad = dy;
         y->grad = NULL;
     } else {
-        add(t, n, a, dy);
+        add(t, n, a, dy, y->grad_dtype);
         dy = y->grad; // if a's buffer was lent to y, y just got a copy of it
     }
-    if (may_take(b))
+    if (may_take(y, b))
         borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
     else
-        add(t, n, b, dy);
+        add(t, n, b, dy, y->grad_dtype);
 }
 
 // The saved buffer will hold dx: it becomes x's gradient if x has none yet.
@@ -169,6 +185,7 @@ static void take_saved(struct tape *t, struct node *n)
     x->grad = y->saved;
     y->saved = NULL;
     struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, n);
+    label.dtype = x->dtype;
     arena_relabel(&t->arena, x->grad, &label);
 }
 
@@ -195,12 +212,12 @@ static void from_saved(struct tape *t, struct node *n)
     n->dx[0] = x->wants_grad ? y->saved : NULL;
     n->adds[0] = false;
     n->dy = y->grad;
-    bool takes = may_take(x);
+    bool takes = may_take(x, x) && x->grad_dtype == x->dtype;
     if (takes)
         take_saved(t, n);
     run_backward(t, n);
     if (x->wants_grad && !takes)
-        add(t, n, x, y->saved);
+        add(t, n, x, y->saved, x->dtype);
 }
 
 // The gradients of parameters first; then in[0] is let go, and its gradient takes no more than what
@@ -226,10 +243,10 @@ static void others_first(struct tape *t, struct node *n)
 static bool others_come_first(const struct tape *t, const struct node *n)
 {
     const struct tensor *x = n->in[0];
-    bool has_others = false;
+    bool has_others = false, holds = n->needs & NEEDS_IN0;
     for (int i = 1; i < n->in_count; i++)
         has_others |= n->in[i]->wants_grad && n->in[i] != x;
-    return n->op->input_last && x->wants_grad && has_others && !x->is_persistent &&
+    return n->op->input_last && x->wants_grad && has_others && holds && !x->is_persistent &&
            x->base == NULL && x->holders == 1 && arena_is_on_top(&t->arena, x->data);
 }
 

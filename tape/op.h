@@ -16,7 +16,8 @@ enum { NODE_IN_MAX = 3, NODE_NAME_BYTES = 48 };
 // using it is a CHECK that names the op.
 enum device { DEVICE_CPU, DEVICE_CUDA, DEVICE_COUNT };
 
-// What backward reads. The tape keeps exactly these alive; all else is given back early.
+// What backward reads. The tape keeps exactly these alive, for the gradients that somebody wants;
+// all else is given back early: a linear whose weights are frozen does not keep its input.
 enum op_needs { NEEDS_IN0 = 1, NEEDS_IN1 = 2, NEEDS_IN2 = 4, NEEDS_OUT = 8 };
 
 // What computing the output again would cost; a policy keeps or recomputes by this alone.
@@ -37,12 +38,13 @@ enum op_grad {
 struct op {
     const char *name;
     const char *formula;
-    const char *keeps;      // why backward needs what it needs, for readers
-    const char *saved_name; // of the saved extra, "lse"; NULL if there is none
-    unsigned needs;         // OR of enum op_needs
+    const char *keeps;           // why backward needs what it needs, for readers
+    const char *saved_name;      // of the saved extra, "lse"; NULL if there is none
+    unsigned needs[NODE_IN_MAX]; // what dx[i] is made of: OR of enum op_needs for each i
     enum op_cost cost;
     enum op_takes takes;
     enum op_grad grad;
+    bool wide_out;    // the output is real however activations are stored: a sum, a loss
     bool reads_views; // inputs need not be contiguous (their last dim is)
     // Backward may be called twice: for all inputs but the first, then for the first alone, which
     // does not read in[0]: its bytes are given back before its gradient needs as many.
@@ -79,6 +81,7 @@ struct node {
     int in_count;
     struct tensor *out;
     struct tensor *taken;        // the input whose buffer became ours
+    unsigned needs;              // what its backward reads: the op's, for gradients that are wanted
     enum op_cost cost;           // the op's, or its scope's
     int64_t first_sample;        // of this micro-batch in the effective batch
     int64_t forward_work_bytes;  // scratch; exists only while the op runs

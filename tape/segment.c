@@ -79,9 +79,9 @@ static bool mark_missing(struct tape *t, const struct segment *s, struct node *n
 {
     bool any = false;
     for (int j = 0; j < n->in_count; j++)
-        if (n->op->needs & (1u << j))
+        if (n->needs & (1u << j))
             any |= mark(n->in[j]);
-    if (n->op->needs & NEEDS_OUT)
+    if (n->needs & NEEDS_OUT)
         any |= mark(n->out);
     n->out->redo |= n->out->saved_bytes > 0 && n->out->saved == NULL;
     any |= n->out->redo;

@@ -68,6 +68,7 @@ bool tape_open(struct tape *t, const struct plan *plan, bool dry, int threads, s
     if (!arena_open(&t->arena, plan, dry, e))
         return false;
     t->threads = threads;
+    t->activation_dtype = DTYPE_REAL;
     make_tables(t, plan != NULL ? plan : &arena_boundless);
     if (!dry)
         blas_set_threads(threads);
@@ -205,7 +206,7 @@ struct ledger_label tape_label(const struct tensor *x, const char *suffix,
                                  .suffix = suffix,
                                  .op = n != NULL ? n->op->name : NULL,
                                  .category = category,
-                                 .dtype = DTYPE_REAL,
+                                 .dtype = x->dtype,
                                  .dim_count = x->dim_count,
                                  .dim = x->dim,
                                  .node = n != NULL ? n->index : -1};
@@ -215,7 +216,11 @@ static struct tensor *new_tensor(struct tape *t)
 {
     CHECK(t->tensor_count < t->cap.tensor_count);
     struct tensor *x = &t->tensor[t->tensor_count];
-    *x = (struct tensor){.index = t->tensor_count++, .in_scope = true, .holders = 1};
+    *x = (struct tensor){.index = t->tensor_count++,
+                         .dtype = t->activation_dtype,
+                         .grad_dtype = t->activation_dtype,
+                         .in_scope = true,
+                         .holders = 1};
     if (t->tensor_count > t->max.tensor_count)
         t->max.tensor_count = t->tensor_count;
     return x;
@@ -361,13 +366,18 @@ static struct node *new_node(struct tape *t, const struct op *op, int in_count,
     t->next_name = NULL;
     n->out = new_tensor(t);
     n->out->name = n->name;
+    if (op->wide_out)
+        n->out->dtype = n->out->grad_dtype = DTYPE_REAL;
     for (int i = 0; i < in_count; i++) {
         if (tensor_is_missing(in[i]))
             explain_missing(t, n, in[i]);
         CHECK(!tensor_is_missing(in[i]));
         CHECK(op->reads_views || tensor_is_contiguous(in[i]));
         n->in[i] = in[i];
-        n->out->wants_grad |= in[i]->wants_grad && !t->eval;
+        if (!in[i]->wants_grad || t->eval)
+            continue;
+        n->out->wants_grad = true;
+        n->needs |= op->needs[i];
     }
     return n;
 }
@@ -380,8 +390,9 @@ static struct tensor *taken_input(const struct tape *t, const struct node *n)
     struct tensor *x = n->in[n->op->takes == TAKES_IN1_AS_OUT ? 1 : 0];
     bool outside = t->open != NULL && x->index < t->open->first_tensor;
     bool free = !x->is_persistent && !outside && x->base == NULL && x->holders == 1 && x->in_scope;
+    bool fits = n->op->takes == TAKES_IN0_AS_SAVED || x->dtype == n->out->dtype;
     bool again = n->in_count == 2 && n->in[0] == n->in[1]; // x + x reads x twice
-    return free && !again ? x : NULL;
+    return free && fits && !again ? x : NULL;
 }
 
 static void hold_for_backward(struct node *n)
@@ -391,9 +402,9 @@ static void hold_for_backward(struct node *n)
     if (!n->out->wants_grad)
         return;
     for (int i = 0; i < n->in_count; i++)
-        if ((n->op->needs & (1u << i)) && !n->in[i]->is_persistent)
+        if ((n->needs & (1u << i)) && !n->in[i]->is_persistent)
             n->in[i]->holders++;
-    if (n->op->needs & NEEDS_OUT)
+    if (n->needs & NEEDS_OUT)
         n->out->holders++;
 }
 
@@ -402,7 +413,7 @@ void tape_bind(struct node *n)
     for (int i = 0; i <= n->in_count; i++) {
         struct tensor *x = i < n->in_count ? n->in[i] : n->out;
         if (x->base != NULL)
-            x->data = x->base->data != NULL ? x->base->data + x->base_offset : NULL;
+            x->data = tensor_at(x->base->data, x->dtype, x->base_offset);
     }
 }
 
@@ -443,13 +454,14 @@ static void place(struct tape *t, struct node *n, enum arena_end end, enum ledge
     bool as_saved = n->op->takes == TAKES_IN0_AS_SAVED;
     enum ledger_category category = category_of(t, y, phase);
     struct ledger_label label = tape_label(y, NULL, category, n);
+    enum dtype saved_dtype = as_saved ? n->in[0]->dtype : DTYPE_REAL;
     struct ledger_label saved = {.name = n->name,
                                  .suffix = ".saved",
                                  .op = n->op->name,
                                  .category = category,
-                                 .dtype = DTYPE_REAL,
+                                 .dtype = saved_dtype,
                                  .dim_count = 1,
-                                 .dim = (int64_t[]){y->saved_bytes / (int64_t)sizeof(real)},
+                                 .dim = (int64_t[]){y->saved_bytes / dtype_bytes(saved_dtype)},
                                  .node = n->index};
     if (from != NULL) {
         *(as_saved ? &y->saved : &y->data) = from->data;
@@ -496,6 +508,8 @@ struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
         n->args = *args;
     op->infer(t, n);
     CHECK((n->out->base != NULL) == (op->grad == GRAD_IS_VIEW));
+    if (n->out->base != NULL)
+        n->out->dtype = n->out->grad_dtype = n->out->base->dtype;
     n->taken = taken_input(t, n);
     bool recompute = t->open != NULL && (t->eval || !segment_keeps(t->open->policy, n->cost));
     bool high = n->taken != NULL ? n->taken->is_transient : recompute;
@@ -515,9 +529,9 @@ static void give_back_node(struct tape *t, struct node *n)
     if (!n->out->wants_grad)
         return;
     for (int i = n->gave_input ? 1 : 0; i < n->in_count; i++)
-        if (n->op->needs & (1u << i))
+        if (n->needs & (1u << i))
             tape_let_go(t, n->in[i]);
-    if (n->op->needs & NEEDS_OUT)
+    if (n->needs & NEEDS_OUT)
         tape_let_go(t, n->out);
 }
 

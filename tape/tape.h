@@ -56,11 +56,12 @@ struct scope {
 struct tape {
     struct arena arena;
     enum device device;
-    int threads;          // of parallel loops; scratch is sized by it
-    bool eval;            // forward only: no gradient is wanted, nothing is kept
-    bool is_walked;       // backward has been through
-    int64_t first_sample; // of this micro-batch in the effective batch
-    int64_t begin_bytes;  // that the arena held when this tape began
+    int threads;                 // of parallel loops; scratch is sized by it
+    enum dtype activation_dtype; // of what ops make: DTYPE_REAL, or DTYPE_BF16
+    bool eval;                   // forward only: no gradient is wanted, nothing is kept
+    bool is_walked;              // backward has been through
+    int64_t first_sample;        // of this micro-batch in the effective batch
+    int64_t begin_bytes;         // that the arena held when this tape began
     struct node *node;
     struct tensor *tensor;
     struct segment *segment;

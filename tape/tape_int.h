@@ -2,12 +2,19 @@
 #ifndef TAPE_TAPE_INT_H
 #define TAPE_TAPE_INT_H
 
+#include "tape/array.h"
 #include "tape/tape.h"
 
 // Whose bytes x's are: its base if it is a view.
 static inline struct tensor *tensor_owner(struct tensor *x)
 {
     return x->base != NULL ? x->base : x;
+}
+
+// Element `from` of what is behind a pointer, NULL behind NULL.
+static inline real *tensor_at(real *data, enum dtype dtype, int64_t from)
+{
+    return array_from(array_of(data, dtype), from).at;
 }
 
 static inline bool tensor_is_missing(struct tensor *x)

@@ -12,7 +12,12 @@ int64_t tensor_count(const struct tensor *x)
 
 int64_t tensor_bytes(const struct tensor *x)
 {
-    return x->base != NULL ? 0 : tensor_count(x) * (int64_t)sizeof(real);
+    return x->base != NULL ? 0 : tensor_count(x) * dtype_bytes(x->dtype);
+}
+
+int64_t tensor_grad_bytes(const struct tensor *x)
+{
+    return tensor_count(x) * dtype_bytes(x->grad_dtype);
 }
 
 bool tensor_is_contiguous(const struct tensor *x)
@@ -63,36 +68,48 @@ int64_t tensor_cols(const struct tensor *x)
 }
 
 static struct ledger_label label_of(const struct tensor *x, const char *suffix,
-                                    enum ledger_category category)
+                                    enum ledger_category category, enum dtype dtype)
 {
     return (struct ledger_label){.name = x->name,
                                  .suffix = suffix,
                                  .category = category,
-                                 .dtype = DTYPE_REAL,
+                                 .dtype = dtype,
                                  .dim_count = x->dim_count,
                                  .dim = x->dim,
                                  .node = -1};
 }
 
+void tensor_place(struct tensor *x, struct arena *a, const char *name,
+                  enum ledger_category category, enum dtype dtype, int dim_count,
+                  const int64_t *dim)
+{
+    *x = (struct tensor){.name = name,
+                         .index = -1,
+                         .dtype = dtype,
+                         .grad_dtype = DTYPE_REAL,
+                         .is_persistent = true,
+                         .holders = 1};
+    tensor_shape(x, dim_count, dim);
+    struct ledger_label label = label_of(x, NULL, category, dtype);
+    x->data = arena_push(a, ARENA_LOW, tensor_bytes(x), &label);
+}
+
 void tensor_persistent(struct tensor *x, struct arena *a, const char *name,
                        enum ledger_category category, int dim_count, const int64_t *dim)
 {
-    *x = (struct tensor){.name = name, .index = -1, .is_persistent = true, .holders = 1};
-    tensor_shape(x, dim_count, dim);
-    struct ledger_label label = label_of(x, NULL, category);
-    x->data = arena_push(a, ARENA_LOW, tensor_bytes(x), &label);
+    tensor_place(x, a, name, category, DTYPE_REAL, dim_count, dim);
 }
 
 void tensor_add_grad(struct tensor *x, struct arena *a)
 {
-    struct ledger_label label = label_of(x, ".grad", LEDGER_GRADIENTS);
+    struct ledger_label label = label_of(x, ".grad", LEDGER_GRADIENTS, x->grad_dtype);
     x->wants_grad = true;
-    x->grad = arena_push(a, ARENA_LOW, tensor_bytes(x), &label);
+    x->grad = arena_push(a, ARENA_LOW, tensor_grad_bytes(x), &label);
     tensor_zero_grad(a, x);
 }
 
 void tensor_zero_grad(const struct arena *a, struct tensor *x)
 {
     if (!a->dry && x->grad != NULL)
-        memset(x->grad, 0, (size_t)tensor_bytes(x));
+        memset(x->grad, 0, (size_t)tensor_grad_bytes(x));
 }

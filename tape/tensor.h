@@ -14,6 +14,8 @@ struct tensor {
     int dim_count;
     int64_t dim[DIM_MAX];
     int64_t stride[DIM_MAX]; // elements; row-major unless this is a view
+    enum dtype dtype;        // of data: DTYPE_REAL, or DTYPE_BF16 behind the same pointer
+    enum dtype grad_dtype;   // of grad; an activation's is its dtype
     real *data;              // NULL when taken over, given back, or still to be recomputed
     real *saved;             // what its op's forward keeps for backward besides tensors
     int64_t saved_bytes;
@@ -31,6 +33,7 @@ struct tensor {
 
 int64_t tensor_count(const struct tensor *x); // elements
 int64_t tensor_bytes(const struct tensor *x); // of the data; 0 for a view
+int64_t tensor_grad_bytes(const struct tensor *x);
 bool tensor_is_contiguous(const struct tensor *x);
 
 // Sets dims and row-major strides. like: those of x.
@@ -43,10 +46,14 @@ int64_t tensor_samples(const struct tensor *x);
 int64_t tensor_rows(const struct tensor *x);
 int64_t tensor_cols(const struct tensor *x);
 
-// A tensor that outlives the step, placed at the low end. A parameter also gets a gradient there if
-// wants_grad; that gradient is never cleared but by tensor_zero_grad.
+// A tensor of reals that outlives the step, placed at the low end, and one of another dtype. A
+// parameter also gets a gradient there, of its grad_dtype (DTYPE_REAL unless changed in between);
+// that gradient is never cleared but by tensor_zero_grad.
 void tensor_persistent(struct tensor *x, struct arena *a, const char *name,
                        enum ledger_category category, int dim_count, const int64_t *dim);
+void tensor_place(struct tensor *x, struct arena *a, const char *name,
+                  enum ledger_category category, enum dtype dtype, int dim_count,
+                  const int64_t *dim);
 void tensor_add_grad(struct tensor *x, struct arena *a);
 void tensor_zero_grad(const struct arena *a, struct tensor *x);
 

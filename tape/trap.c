@@ -23,13 +23,18 @@ __attribute__((noinline)) void tape_break_nan(const struct tape *t, const struct
 
 struct view { // elements in the shape and strides of x, somewhere
     const struct tensor *x;
-    const real *at;
+    struct array at;
     int64_t count; // row-major; less than all of x where the rest has no bytes
 };
 
-static struct view view_of(const struct tensor *x, const real *at)
+static struct view view_of(const struct tensor *x, struct array at)
 {
     return (struct view){x, at, tensor_count(x)};
+}
+
+static struct array data_of(const struct tensor *x)
+{
+    return array_of(x->data, x->dtype);
 }
 
 static int64_t offset_of(const struct tensor *x, int64_t index)
@@ -44,7 +49,7 @@ static int64_t offset_of(const struct tensor *x, int64_t index)
 
 static double element(struct view v, int64_t index)
 {
-    return (double)v.at[offset_of(v.x, index)];
+    return (double)array_get(v.at, offset_of(v.x, index));
 }
 
 // Elements that lie side by side.
@@ -57,7 +62,7 @@ static int64_t first_bad(struct view v)
 {
     int64_t run = run_of(v);
     for (int64_t from = 0; from < v.count; from += run) {
-        int64_t i = scan_first_bad(v.at + offset_of(v.x, from), run);
+        int64_t i = scan_first_bad(array_from(v.at, offset_of(v.x, from)), run);
         if (i >= 0)
             return from + i;
     }
@@ -69,7 +74,7 @@ static struct scan_range range_of(struct view v)
     struct scan_range r = {0};
     int64_t run = run_of(v);
     for (int64_t from = 0; from < v.count; from += run)
-        scan_range(&r, v.at + offset_of(v.x, from), run);
+        scan_range(&r, array_from(v.at, offset_of(v.x, from)), run);
     return r;
 }
 
@@ -98,9 +103,9 @@ static void say_at(struct trap *p, int dim_count, const int64_t *dim, int64_t in
     say(p, "]");
 }
 
-static void say_shape(struct trap *p, const struct tensor *x)
+static void say_shape(struct trap *p, const struct tensor *x, enum dtype dtype)
 {
-    say(p, " %s", dtype_name(DTYPE_REAL));
+    say(p, " %s", dtype_name(dtype));
     for (int i = 0; i < x->dim_count; i++)
         say(p, "%s%lld", i == 0 ? "[" : ",", (long long)x->dim[i]);
     say(p, "]");
@@ -118,13 +123,13 @@ static bool is_elementwise(const struct op *op)
 }
 
 // "  in[0] h.0.mlp.c_fc f32[12,64,512] from -3 to 4; [0,3,7] is -1". at NULL: why is said instead.
-static void say_tensor(struct trap *p, const char *what, const struct tensor *x, const real *at,
+static void say_tensor(struct trap *p, const char *what, const struct tensor *x, struct array at,
                        const char *why)
 {
     const struct trap_finding *f = &p->first;
     say(p, "\n  %s %s", what, x->name);
-    say_shape(p, x);
-    if (at == NULL) {
+    say_shape(p, x, at.dtype);
+    if (at.at == NULL) {
         say(p, " %s", why);
         return;
     }
@@ -147,7 +152,7 @@ static void say_inputs(struct trap *p, const struct node *n, const char *why)
     char what[16];
     for (int i = 0; i < n->in_count; i++) {
         snprintf(what, sizeof(what), "in[%d]", i);
-        say_tensor(p, what, n->in[i], n->in[i]->data, why);
+        say_tensor(p, what, n->in[i], data_of(n->in[i]), why);
     }
 }
 
@@ -211,10 +216,10 @@ static bool blame_parameter(struct tape *t, const struct node *n, enum ledger_ph
     struct trap *p = t->trap;
     for (int i = 0; i < n->in_count; i++) {
         const struct tensor *x = n->in[i];
-        int64_t index = x->is_persistent ? first_bad(view_of(x, x->data)) : -1;
+        int64_t index = x->is_persistent ? first_bad(view_of(x, data_of(x))) : -1;
         if (index < 0)
             continue;
-        fill(p, n, phase, TRAP_VALUES, view_of(x, x->data), "", index);
+        fill(p, n, phase, TRAP_VALUES, view_of(x, data_of(x)), "", index);
         say_element(p);
         say(p, " before any op (%lld of %lld are not finite); %s is the first to read it",
             (long long)p->first.bad, (long long)p->first.count, n->op->name);
@@ -225,7 +230,7 @@ static bool blame_parameter(struct tape *t, const struct node *n, enum ledger_ph
     return false;
 }
 
-bool trap_values(struct tape *t, const struct tensor *x, const real *at, const char *suffix,
+bool trap_values(struct tape *t, const struct tensor *x, struct array at, const char *suffix,
                  const char *when)
 {
     struct trap *p = t->trap;
@@ -333,19 +338,22 @@ void trap_forward(struct tape *t, struct node *n, enum ledger_phase phase)
     struct tensor *y = n->out;
     if (t->trap->is_sprung || y->base != NULL)
         return;
-    if (found_forward(t, n, phase, TRAP_OUTPUT, view_of(y, y->data), "") || y->saved_bytes == 0)
+    if (found_forward(t, n, phase, TRAP_OUTPUT, view_of(y, data_of(y)), "") || y->saved_bytes == 0)
         return;
     struct tensor flat = {.name = y->name};
-    if (n->op->takes == TAKES_IN0_AS_SAVED)
+    bool as_saved = n->op->takes == TAKES_IN0_AS_SAVED;
+    if (as_saved)
         tensor_like(&flat, n->in[0]);
     else
         tensor_shape(&flat, 1, (int64_t[]){y->saved_bytes / (int64_t)sizeof(real)});
-    found_forward(t, n, phase, TRAP_SAVED, view_of(&flat, y->saved), ".saved");
+    found_forward(t, n, phase, TRAP_SAVED,
+                  view_of(&flat, array_of(y->saved, as_saved ? n->in[0]->dtype : DTYPE_REAL)),
+                  ".saved");
 }
 
 // The gradient of a token table may be compact, a row per slot; rows that no slot of this
 // micro-batch reaches are none of this op's business.
-static struct view gradient_of(const struct node *n, int i, const real *dx)
+static struct view gradient_of(const struct node *n, int i, struct array dx)
 {
     struct view v = view_of(n->in[i], dx);
     if (i != 0 || n->args.slots == NULL)
@@ -368,7 +376,7 @@ static int64_t whole_index(const struct node *n, int i, int64_t index)
     return n->args.ids[k] * cols + index % cols;
 }
 
-static void found_backward(struct tape *t, struct node *n, int i, const real *dx, bool adds)
+static void found_backward(struct tape *t, struct node *n, int i, struct array dx, bool adds)
 {
     struct trap *p = t->trap;
     struct view v = gradient_of(n, i, dx);
@@ -384,20 +392,27 @@ static void found_backward(struct tape *t, struct node *n, int i, const real *dx
         (long long)p->first.count, i, adds ? ", which was added to what it held" : "");
     say_node(p);
     say_inputs(p, n, "was given back");
-    say_tensor(p, "out", n->out, n->out->data, "was given back");
-    bool is_over = n->dy == dx || n->dy == NULL; // dx was written over dy, or handed on
-    say_tensor(p, "dy", n->out, is_over ? NULL : n->dy, "was overwritten by the gradient");
+    say_tensor(p, "out", n->out, data_of(n->out), "was given back");
+    bool is_over = n->dy == dx.at || n->dy == NULL; // dx was written over dy, or handed on
+    say_tensor(p, "dy", n->out, array_of(is_over ? NULL : n->dy, n->out->grad_dtype),
+               "was overwritten by the gradient");
     spring(t, n, n->in[i]);
+}
+
+// A saved buffer that turns into a gradient is stored as what it was.
+static enum dtype gradient_dtype(const struct node *n, int i)
+{
+    return n->op->grad == GRAD_FROM_SAVED ? n->in[i]->dtype : n->in[i]->grad_dtype;
 }
 
 void trap_backward(struct tape *t, struct node *n)
 {
     for (int i = 0; i < n->in_count; i++)
         if (n->dx[i] != NULL)
-            found_backward(t, n, i, n->dx[i], n->adds[i]);
+            found_backward(t, n, i, array_of(n->dx[i], gradient_dtype(n, i)), n->adds[i]);
 }
 
-void trap_added(struct tape *t, struct node *n, struct tensor *x, const real *dx)
+void trap_added(struct tape *t, struct node *n, struct tensor *x, struct array dx)
 {
     found_backward(t, n, x == n->in[0] ? 0 : 1, dx, true);
 }

@@ -10,6 +10,7 @@
 #ifndef TAPE_TRAP_H
 #define TAPE_TRAP_H
 
+#include "tape/array.h"
 #include "tape/op.h"
 
 enum { TRAP_TEXT_BYTES = 4096 };
@@ -50,7 +51,7 @@ struct trap {
 // Looks at the elements of x at `at` (its data, or a buffer of the same shape). `suffix` names the
 // buffer ("", ".m"), `when` says since when ("before the first op"). True if all are numbers, and
 // always on a tape without a trap or one that is dry.
-bool trap_values(struct tape *t, const struct tensor *x, const real *at, const char *suffix,
+bool trap_values(struct tape *t, const struct tensor *x, struct array at, const char *suffix,
                  const char *when);
 
 // Called when the trap springs, for debuggers only (break here): element `index` of x is the first,
@@ -62,6 +63,6 @@ void tape_break_nan(const struct tape *t, const struct node *n, const struct ten
 // adding it to x's. t->trap is not NULL.
 void trap_forward(struct tape *t, struct node *n, enum ledger_phase phase);
 void trap_backward(struct tape *t, struct node *n);
-void trap_added(struct tape *t, struct node *n, struct tensor *x, const real *dx);
+void trap_added(struct tape *t, struct node *n, struct tensor *x, struct array dx);
 
 #endif

@@ -390,9 +390,67 @@ static void the_library_has_a_name(void **state)
     print_message("%s, %d threads\n", blas_name(), blas_max_threads());
 }
 
+// ---- bf16 ----
+
+static bf16 packed(uint32_t bits)
+{
+    float f;
+    bf16 out;
+    memcpy(&f, &bits, sizeof(f));
+    real x = (real)f;
+    vec_pack(&out, &x, 1);
+    return out;
+}
+
+static double value_of(bf16 b)
+{
+    real x;
+    vec_unpack(&x, &b, 1);
+    return (double)x;
+}
+
+static void bf16_keeps_what_it_can_hold(void **state)
+{
+    (void)state;
+    for (uint32_t b = 0; b <= 0xffff; b++) {
+        bool is_nan = (b & 0x7fff) > 0x7f80;
+        bf16 back = packed(b << 16);
+        if (is_nan)
+            assert_true((back & 0x7fff) > 0x7f80);
+        else
+            assert_int_equal(back, b);
+    }
+}
+
+// The nearest of the two neighbours; of two equally near the one whose last bit is 0.
+static void bf16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    assert_int_equal(packed(0x3e89ccd5), 0x3e8a);
+    assert_int_equal(packed(0x3f808000), 0x3f80); // a tie: down to even
+    assert_int_equal(packed(0x3f818000), 0x3f82); // a tie: up to even
+    assert_int_equal(packed(0x7f7fffff), 0x7f80); // the largest float is beyond the largest bf16
+    assert_true((packed(0x7f800001) & 0x7fff) > 0x7f80); // NaN whose upper half is an infinity
+    assert_true((packed(0xffffffff) & 0x7fff) > 0x7f80);
+    for (uint64_t i = 0; i < 200000; i++) {
+        uint32_t bits = rng_u32(rng_key(RNG_TEST, 7), (uint32_t)i);
+        uint32_t below = bits >> 16, above = below + 1;
+        if ((below & 0x7fff) >= 0x7f7f)
+            continue;
+        float f;
+        memcpy(&f, &bits, sizeof(f));
+        double down = fabs((double)f - value_of((bf16)below));
+        double up = fabs((double)f - value_of((bf16)above));
+        uint32_t expected = down < up || (down == up && below % 2 == 0) ? below : above;
+        assert_int_equal(packed(bits), expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bf16_keeps_what_it_can_hold),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(the_library_has_a_name),
         cmocka_unit_test(gemm_is_the_naive_product),
         cmocka_unit_test(gemm_of_nothing_scales_c),

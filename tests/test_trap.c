@@ -320,7 +320,7 @@ static void a_weight_is_blamed_before_its_reader(void **state)
     struct tape *t = open_trapped();
     params_make(t, &a, "x", false, 3, 2, (int64_t[]){2, 4});
     params_make(t, &b, "w.weight", true, 4, 2, (int64_t[]){5, 4});
-    assert_true(trap_values(t, &b, b.data, "", "before the first op"));
+    assert_true(trap_values(t, &b, array_of(b.data, DTYPE_REAL), "", "before the first op"));
     b.data[3 * 4 + 1] = (real)NAN;
     record(t);
     op_linear(t, &a, &b, NULL);
@@ -337,14 +337,15 @@ static void values_are_looked_at_on_request(void **state)
     struct tape *t = open_trapped();
     params_make(t, &b, "w.weight", true, 4, 2, (int64_t[]){5, 4});
     b.grad[7] = -(real)INFINITY;
-    assert_true(trap_values(t, &b, b.data, "", "before the first op"));
-    assert_false(trap_values(t, &b, b.grad, ".grad", "before the first op"));
+    assert_true(trap_values(t, &b, array_of(b.data, DTYPE_REAL), "", "before the first op"));
+    assert_false(trap_values(t, &b, array_of(b.grad, DTYPE_REAL), ".grad", "before the first op"));
     finding("nobody", TRAP_VALUES, 7);
     assert_string_equal(trap.text,
                         "w.weight.grad[1,3] is -inf before the first op (1 of 20 are not finite)");
-    assert_true(trap_values(t, &b, b.grad, ".grad", "again")); // once is enough
+    assert_true(
+        trap_values(t, &b, array_of(b.grad, DTYPE_REAL), ".grad", "again")); // once is enough
     tape.trap = NULL;
-    assert_true(trap_values(t, &b, b.grad, ".grad", "untrapped"));
+    assert_true(trap_values(t, &b, array_of(b.grad, DTYPE_REAL), ".grad", "untrapped"));
     tape_close(t);
 }
 
@@ -372,7 +373,7 @@ static void a_dry_run_is_never_looked_at(void **state)
     assert_true(tape_open(&tape, NULL, true, 1, &e));
     tape.trap = &trap;
     params_make(&tape, &a, "a", true, 4, 2, (int64_t[]){5, 4});
-    assert_true(trap_values(&tape, &a, a.data, "", "never"));
+    assert_true(trap_values(&tape, &a, array_of(a.data, DTYPE_REAL), "", "never"));
     record(&tape);
     struct tensor *y = op_add(&tape, op_mul(&tape, &a, &a), &a);
     tape_leave(&tape, NULL);
@@ -395,13 +396,13 @@ static void finds_the_first_of_any_size(void **state)
         for (int i = 0; i < N; i++) // the largest, the smallest, and nothing
             x[i] = i % 3 == 0 ? (real)(sizeof(real) == 8 ? 1.7e308 : 3.4e38) : i % 3 == 1 ? 0 : -1;
         x[5] = (real)(sizeof(real) == 8 ? 5e-324 : 1e-45);
-        assert_int_equal(scan_first_bad(x, N), -1);
-        assert_int_equal(scan_first_bad(x, 0), -1);
+        assert_int_equal(scan_first_bad(array_of(x, DTYPE_REAL), N), -1);
+        assert_int_equal(scan_first_bad(array_of(x, DTYPE_REAL), 0), -1);
         for (int i = COUNT_OF(at) - 1; i >= 0; i--) {
             x[at[i]] = bad[i % COUNT_OF(bad)];
-            assert_int_equal(scan_first_bad(x, N), at[i]);
-            assert_int_equal(scan_first_bad(x, at[i]), -1);
-            assert_int_equal(scan_first_bad(x, at[i] + 1), at[i]);
+            assert_int_equal(scan_first_bad(array_of(x, DTYPE_REAL), N), at[i]);
+            assert_int_equal(scan_first_bad(array_of(x, DTYPE_REAL), at[i]), -1);
+            assert_int_equal(scan_first_bad(array_of(x, DTYPE_REAL), at[i] + 1), at[i]);
         }
     }
 }
@@ -411,9 +412,9 @@ static void a_range_is_of_what_is_finite(void **state)
     (void)state;
     const real x[] = {(real)NAN, 3, -2, (real)INFINITY, 5}, y[] = {-7, (real)NAN};
     struct scan_range r = {0};
-    scan_range(&r, x, COUNT_OF(x));
+    scan_range(&r, array_of(x, DTYPE_REAL), COUNT_OF(x));
     assert_true((double)r.low == -2 && (double)r.high == 5 && r.finite == 3 && r.bad == 2);
-    scan_range(&r, y, COUNT_OF(y));
+    scan_range(&r, array_of(y, DTYPE_REAL), COUNT_OF(y));
     assert_true((double)r.low == -7 && (double)r.high == 5 && r.finite == 4 && r.bad == 3);
 }
 

@@ -37,30 +37,33 @@ static int64_t first_in_block(const real *x, int64_t n)
     return -1;
 }
 
-int64_t scan_first_bad(const real *x, int64_t n)
+int64_t scan_first_bad(struct array x, int64_t n)
 {
     int64_t blocks = (n + BLOCK - 1) / BLOCK, first = blocks;
 #pragma omp parallel for schedule(static) reduction(min : first) if (blocks > PARALLEL_BLOCKS)
     for (int64_t k = 0; k < blocks; k++) {
         int64_t from = k * BLOCK, count = n - from < BLOCK ? n - from : BLOCK;
-        if (k < first && block_is_bad(x + from, count))
+        real room[BLOCK];
+        if (k < first && block_is_bad(array_read(x, from, count, room), count))
             first = k;
     }
     if (first == blocks)
         return -1;
-    int64_t from = first * BLOCK;
-    return from + first_in_block(x + from, n - from < BLOCK ? n - from : BLOCK);
+    int64_t from = first * BLOCK, count = n - from < BLOCK ? n - from : BLOCK;
+    real room[BLOCK];
+    return from + first_in_block(array_read(x, from, count, room), count);
 }
 
-void scan_range(struct scan_range *r, const real *x, int64_t n)
+void scan_range(struct scan_range *r, struct array x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) {
+        real value = array_get(x, i);
+        if (!isfinite(value)) {
             r->bad++;
             continue;
         }
-        r->low = r->finite == 0 || x[i] < r->low ? x[i] : r->low;
-        r->high = r->finite == 0 || x[i] > r->high ? x[i] : r->high;
+        r->low = r->finite == 0 || value < r->low ? value : r->low;
+        r->high = r->finite == 0 || value > r->high ? value : r->high;
         r->finite++;
     }
 }

@@ -5,10 +5,10 @@
 #ifndef TAPE_CPU_SCAN_H
 #define TAPE_CPU_SCAN_H
 
-#include "tape/base.h"
+#include "tape/array.h"
 
 // Index of the first element that is NaN or infinite; -1 if there is none.
-int64_t scan_first_bad(const real *x, int64_t n);
+int64_t scan_first_bad(struct array x, int64_t n);
 
 struct scan_range {
     real low, high; // of the finite elements; meaningless if there is none
@@ -16,6 +16,6 @@ struct scan_range {
 };
 
 // Adds n elements to what r has seen. Begin with a zeroed range.
-void scan_range(struct scan_range *r, const real *x, int64_t n);
+void scan_range(struct scan_range *r, struct array x, int64_t n);
 
 #endif

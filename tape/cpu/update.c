@@ -4,18 +4,28 @@
 
 #include <math.h>
 
-void update_fill(real *x, int64_t n, real value)
-{
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        x[i] = value;
-}
-
-void update_fill_normal(real *x, int64_t n, uint64_t key, double deviation)
+void update_fill(struct array x, int64_t n, real value)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (real)(deviation * rng_normal(key, (uint64_t)i));
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        int64_t count = array_piece(at, n);
+        real room[ARRAY_PIECE], *to = array_open(x, at, count, false, room);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = value;
+        array_close(x, at, count, to);
+    }
+}
+
+void update_fill_normal(struct array x, int64_t n, uint64_t key, double deviation)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        int64_t count = array_piece(at, n);
+        real room[ARRAY_PIECE], *to = array_open(x, at, count, false, room);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (real)(deviation * rng_normal(key, (uint64_t)(at + i)));
+        array_close(x, at, count, to);
+    }
 }
 
 // The constants are folded in double and used in real, so that the loop is one of plain reals.

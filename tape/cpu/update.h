@@ -4,10 +4,11 @@
 #ifndef TAPE_CPU_UPDATE_H
 #define TAPE_CPU_UPDATE_H
 
-#include "tape/base.h"
+#include "tape/array.h"
 
-void update_fill(real *x, int64_t n, real value);
-void update_fill_normal(real *x, int64_t n, uint64_t key, double deviation); // see rng_normal
+void update_fill(struct array x, int64_t n, real value);
+void update_fill_normal(struct array x, int64_t n, uint64_t key,
+                        double deviation); // see rng_normal
 
 struct update_adamw { // one step's constants, in double; see nn/optimizer.h
     double rate, beta1, beta2, eps;

@@ -18,15 +18,34 @@ real vec_sum(const real *x, int64_t n)
     return lane[0];
 }
 
-real vec_dot(const real *a, const real *b, int64_t n)
+static inline void dot_lanes(real *lane, const real *a, const real *b, int64_t n)
 {
-    real lane[VEC_LANES] = {0};
     int64_t i = 0;
     for (; i + VEC_LANES <= n; i += VEC_LANES)
         for (int l = 0; l < VEC_LANES; l++)
             lane[l] += a[i + l] * b[i + l];
     for (int l = 0; i + l < n; l++)
         lane[l] += a[i + l] * b[i + l];
+}
+
+real vec_dot(const real *a, const real *b, int64_t n)
+{
+    real lane[VEC_LANES] = {0};
+    dot_lanes(lane, a, b, n);
+    return vec_join(lane);
+}
+
+void vec_dot_part(real *lane, const real *a, const real *b, int64_t n)
+{
+    real mine[VEC_LANES]; // that nobody else sees: the compiler keeps them in registers
+    for (int l = 0; l < VEC_LANES; l++)
+        mine[l] = lane[l];
+    dot_lanes(mine, a, b, n);
+    memcpy(lane, mine, sizeof(mine));
+}
+
+real vec_join(real *lane)
+{
     for (int half = VEC_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];
@@ -93,4 +112,28 @@ void vec_scale(real *x, real a, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         x[i] *= a;
+}
+
+void vec_pack(bf16 *to, const real *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float f = (float)x[i];
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof(bits));
+        uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        uint32_t nan = bits >> 16 | 0x40; // quiet: its upper half alone might be an infinity
+        to[i] = (bf16)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    }
+}
+
+void vec_unpack(real *to, const bf16 *x, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)x[i] << 16;
+        float f;
+        memcpy(&f, &bits, sizeof(f));
+        to[i] = (real)f;
+    }
 }

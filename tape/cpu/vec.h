@@ -129,11 +129,21 @@ real vec_sum(const real *x, int64_t n);
 real vec_dot(const real *a, const real *b, int64_t n);
 real vec_max(const real *x, int64_t n); // of the elements that are numbers; -infinity if none is
 
+// vec_dot of numbers that come in parts, all but the last of them whole groups of VEC_LANES: lanes
+// that start as 0, a call for each part, and the join.
+void vec_dot_part(real *lane, const real *a, const real *b, int64_t n);
+real vec_join(real *lane);
+
 // The sum of x^2 in double, for norms of gradients. Parallel over tiles whose size depends on n
 // alone, joined in order.
 double vec_sum_squares(const real *x, int64_t n);
 
 void vec_add_to(real *y, const real *x, int64_t n); // y += x
 void vec_scale(real *x, real a, int64_t n);         // x *= a
+
+// To bf16 and back. Round to nearest, ties to even; NaN stays NaN, infinities stay, and what rounds
+// beyond the largest number is infinite.
+void vec_pack(bf16 *to, const real *x, int64_t n);
+void vec_unpack(real *to, const bf16 *x, int64_t n);
 
 #endif

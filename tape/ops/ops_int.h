@@ -5,6 +5,7 @@
 #ifndef TAPE_OPS_OPS_INT_H
 #define TAPE_OPS_OPS_INT_H
 
+#include "tape/array.h"
 #include "tape/cpu/vec.h"
 #include "tape/ops/ops.h"
 
@@ -17,6 +18,7 @@ extern const struct op op_relu_desc, op_tanh_desc, op_sqrt_desc, op_log_desc, op
 extern const struct op op_linear_desc, op_layernorm_desc, op_embedding_desc;
 extern const struct op op_split_heads_desc, op_merge_heads_desc, op_matmul_desc;
 extern const struct op op_causal_softmax_desc, op_attention_desc, op_rows_desc;
+extern const struct op op_linear_cross_entropy_desc;
 extern const struct op op_cross_entropy_desc, op_sum_squares_desc;
 
 enum {
@@ -39,11 +41,33 @@ static inline struct tile tile_at(int64_t index, int64_t total, int64_t size)
     return (struct tile){from, total - from < size ? total - from : size};
 }
 
+// The numbers of a tensor, of dy and of dx[i], as they are stored.
+static inline struct array op_data(const struct tensor *x)
+{
+    return array_of(x->data, x->dtype);
+}
+
+static inline struct array op_dy(const struct node *n)
+{
+    return array_of(n->dy, n->out->grad_dtype);
+}
+
+static inline struct array op_dx(const struct node *n, int i)
+{
+    return array_of(n->dx[i], n->in[i]->grad_dtype);
+}
+
 // For a backward that only ever adds to dx[i]: clears it if it holds rubbish.
 static inline void op_start_sum(struct node *n, int i)
 {
     if (n->dx[i] != NULL && !n->adds[i])
-        memset(n->dx[i], 0, (size_t)tensor_count(n->in[i]) * sizeof(real));
+        memset(n->dx[i], 0, (size_t)tensor_grad_bytes(n->in[i]));
+}
+
+// A part of a room that may not be there: all is real, and nobody reads it.
+static inline real *op_part(real *room, int64_t from)
+{
+    return room != NULL ? room + from : NULL;
 }
 
 static inline int op_thread(void) // which part of scratch is mine
@@ -53,6 +77,13 @@ static inline int op_thread(void) // which part of scratch is mine
 #else
     return 0;
 #endif
+}
+
+// Room number `which` of the `rooms` that this thread has in scratch, each of `count` reals. NULL
+// if the op declared no scratch, since all it touches is stored as reals.
+static inline real *op_room(const struct node *n, int64_t count, int which, int rooms)
+{
+    return n->work != NULL ? (real *)n->work + (op_thread() * rooms + which) * count : NULL;
 }
 
 #endif
