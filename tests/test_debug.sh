@@ -64,6 +64,7 @@ same_bytes() { # options
 same_bytes --model tiny
 same_bytes $small --layers 2 --dropout 0.1 --batch 5 --micro-batch 2 --checkpoint full
 same_bytes $small --batch 3 --attention naive --checkpoint lean --optimizer sgd
+same_bytes $small --batch 3 --precision bf16 --activation-precision bf16 --dropout 0.1
 
 # A run ends with what was planned: the bytes that its own table says.
 for program in "$memtape" "$debug"; do
