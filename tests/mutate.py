@@ -172,7 +172,7 @@ FAULTS = [
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'ops_grad', 'chunked', 'trap', 'trap']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'ops_grad', 'chunked', 'trap']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
