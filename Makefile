@@ -281,6 +281,11 @@ gdb: deps-quiet
 	+@$(SUBMAKE) $(DEBUGGED)
 	gdb -q -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
+# The transcripts in docs/gdb.md, as gdb says them now.
+gdb-page: debug
+	+@$(SUBMAKE) $(call folder,debug)/examples/by_hand
+	MEMTAPE=$(call folder,debug)/memtape MEMTAPE_DEBUG=$(call folder,debug)/memtape tests/test_gdb.sh --write
+
 lldb: deps-quiet
 	+@$(SUBMAKE) $(DEBUGGED)
 	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
@@ -323,4 +328,4 @@ help:
 	@echo '                 CC= V=1; the debug build uses loops unless BLAS= is given'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
-        bench-text bench-exact debug gdb lldb install install-files clean help deps deps-test deps-quiet FORCE
+        bench-text bench-exact debug gdb gdb-page lldb install install-files clean help deps deps-test deps-quiet FORCE

@@ -57,11 +57,15 @@ void params_start(struct param_list *l, struct tape *t, uint64_t seed)
     for (int i = 0; !tape_is_dry(t) && i < l->count; i++) {
         struct param *p = &l->param[i];
         int64_t n = tensor_count(&p->tensor);
-        struct array to = array_of(p->tensor.data, p->tensor.dtype);
+        struct array weights = array_of(p->tensor.data, p->tensor.dtype);
+        bool has_master = p->master.data != NULL;
+        struct array to = has_master ? array_of(p->master.data, DTYPE_REAL) : weights;
         if (p->start == PARAM_NORMAL)
             update_fill_normal(to, n, rng_key(key, (uint64_t)i), p->deviation);
         else
             update_fill(to, n, p->start == PARAM_ONES ? 1 : 0);
+        if (has_master)
+            update_copy(weights, to, n);
     }
 }
 

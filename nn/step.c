@@ -253,10 +253,9 @@ void step_update(struct step *s, struct tape *t, struct step_result *r)
     enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_UPDATE);
     int64_t step = ++s->steps_done;
     r->rate = schedule_rate(&c->schedule, step);
-    if (!tape_is_dry(t)) {
+    if (!tape_is_dry(t))
         r->gradient_norm = optimizer_gradient_norm(&s->gpt->params);
-        optimizer_update(&c->optimizer, &s->gpt->params, step, r->rate, r->gradient_norm);
-    }
+    optimizer_update(&c->optimizer, &s->gpt->params, t, step, r->rate, r->gradient_norm);
     ledger_enter_phase(&t->arena.ledger, before);
 }
 

@@ -200,7 +200,7 @@ static bool compare(struct check *k, const struct safetensors *f, struct error *
     const real *theirs = k->kept[CHECK_GRADIENT];
     for (int i = 0; i < r->gpt.params.count; i++) {
         const struct tensor *x = &r->gpt.params.param[i].tensor;
-        k->difference[i] = check_compare(x->grad, theirs, tensor_count(x));
+        k->difference[i] = check_compare(array_of(x->grad, x->grad_dtype), theirs, tensor_count(x));
         theirs += tensor_count(x);
     }
     report(k, &result, loss, seconds);

@@ -67,7 +67,9 @@ static bool one_step(struct training *t, struct error *e)
     hunt_after_update(r);
     double seconds = system_seconds() - start;
     if (!isfinite(t->result.loss))
-        return refuse(e, "step %lld: the loss is not a number any more: try a lower --lr",
+        return refuse(e,
+                      "step %lld: the loss is not a number any more: try a lower --lr; "
+                      "--trap-nan says where it stopped being one",
                       (long long)r->step.steps_done);
     t->seconds += seconds;
     t->tokens += c->step.batch * c->step.seq;

@@ -236,12 +236,13 @@ static void choose_training(struct config *c, const struct settings *s)
     c->eval_batches = int_or(s->eval_batches, 20);
     c->save_every = int_or(s->save_every, 0);
     double lr = real_or(s->lr, 1e-3);
-    bool sgd = strcmp(text_or(s->optimizer, "adamw"), "sgd") == 0;
+    enum optimizer_kind optimizer = OPTIMIZER_ADAMW;
+    CHECK(s->optimizer == NULL || optimizer_find(s->optimizer, &optimizer));
     c->step = (struct step_config){.batch = batch,
                                    .micro_batch = int_or(s->micro_batch, batch),
                                    .seq = int_or(s->seq, c->model.context),
                                    .seed = (uint64_t)int_or(s->seed, 1),
-                                   .optimizer = {.kind = sgd ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+                                   .optimizer = {.kind = optimizer,
                                                  .weight_decay = real_or(s->weight_decay, 0.1),
                                                  .beta1 = real_or(s->beta1, 0.9),
                                                  .beta2 = real_or(s->beta2, 0.99),

@@ -62,8 +62,10 @@ static void add_states(struct explain *x, const struct run *r)
                                                           .exact_bytes = exact});
     bool is_sum = exact == RULES_FP32_BYTES * params_count(&r->gpt.params);
     because(sum, "%s",
-            is_sum ? "Adam in 32 bits: the same sum from other parts, 4 + 4 + 0 + 8."
-                   : "The formula is of Adam in mixed precision, 2 + 2 + 4 + 8.");
+            !is_sum ? "The formula is of Adam in mixed precision, 2 + 2 + 4 + 8."
+            : now[LEDGER_MASTER_WEIGHTS] > 0
+                ? "As the formula says."
+                : "Adam in 32 bits: the same sum from other parts, 4 + 4 + 0 + 8.");
     for (int i = 0; i < RULES_PART_COUNT; i++) {
         struct explain_row *row =
             add(x, (struct explain_row){.name = parts[i].name,

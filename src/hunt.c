@@ -23,16 +23,25 @@ static void stop(struct trap *trap, void *user)
     exit(EXIT_REFUSED);
 }
 
+// Codes are not numbers: what they mean is their block's largest value times something below 1.
+static void look_at(struct run *r, const struct param *p, const struct tensor *x,
+                    const char *suffix, const char *when)
+{
+    struct tensor named = *x; // a state is called by what follows its parameter's name
+    named.name = p->name;
+    if (x->data != NULL && x->dtype != DTYPE_U8)
+        trap_values(&r->tape, &named, array_of(x->data, x->dtype), suffix, when);
+}
+
 static void look_at_values(struct run *r, const char *when)
 {
     struct param_list *l = &r->gpt.params;
     for (int i = 0; i < l->count; i++) {
         const struct param *p = &l->param[i];
-        trap_values(&r->tape, &p->tensor, array_of(p->tensor.data, p->tensor.dtype), "", when);
-        if (p->m.data != NULL)
-            trap_values(&r->tape, &p->m, array_of(p->m.data, p->m.dtype), ".m", when);
-        if (p->v.data != NULL)
-            trap_values(&r->tape, &p->v, array_of(p->v.data, p->v.dtype), ".v", when);
+        look_at(r, p, &p->tensor, "", when);
+        look_at(r, p, &p->master, ".master", when);
+        for (int k = 0; k < PARAM_STATES; k++)
+            look_at(r, p, &p->state[k], p->state[k].name, when);
     }
 }
 

@@ -16,10 +16,10 @@ static void make_model(struct run *r, struct tape *t)
 {
     const struct config *c = r->config;
     gpt_init(&r->gpt, t, &c->model);
-    if (c->snapshot_dir[0] == 0)
-        params_start(&r->gpt.params, t, c->step.seed);
     if (r->use != CONFIG_GENERATE)
         step_init(&r->step, t, &r->gpt, &c->step, run_trains(r));
+    if (c->snapshot_dir[0] == 0)
+        params_start(&r->gpt.params, t, c->step.seed);
     r->step.config.is_sketch = tape_is_dry(t) && !c->lists_all;
 }
 

@@ -106,6 +106,7 @@ void grad_seed(struct tape *t, struct tensor *loss, real seed)
         *at = seed;
         array_close(dloss, i, 1, at);
     }
+    trap_values(t, loss, dloss, ".grad", "when backward began");
     if (!t->arena.dry)
         tape_break_grad(t, NULL, loss);
 }

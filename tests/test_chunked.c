@@ -13,7 +13,8 @@ struct shape {
 
 // One chunk for all; whole samples; parts of one (the vocabulary is what makes chunks small).
 static const struct shape shapes[] = {
-    {5, 64, 24, 65}, {3, 17, 8, 100}, {2, 300, 4, 40000}, {5, 130, 4, 20000}, {1, 1, 3, 2},
+    {5, 64, 24, 65},    {3, 17, 8, 100},    {2, 300, 4, 40000},
+    {2, 300, 4, 15000}, {5, 130, 4, 20000}, {1, 1, 3, 2},
 };
 
 struct outcome {
@@ -49,6 +50,8 @@ static void run(struct outcome *o, const struct shape *s, const struct how *h)
     t->activation_dtype = h->activations;
     params_make(t, &o->x, "x", true, 1, 3, (int64_t[]){s->samples, s->time, s->width});
     params_make(t, &o->w, "w", true, 2, 2, (int64_t[]){s->vocab, s->width});
+    struct tensor weights;
+    params_make(t, &weights, "weights", false, 3, 1, (int64_t[]){s->samples});
     for (int64_t first = 0; first < s->samples; first += h->split) {
         struct tensor part = o->x; // some samples of x
         int64_t left = s->samples - first, at = first * s->time * s->width;
@@ -61,10 +64,14 @@ static void run(struct outcome *o, const struct shape *s, const struct how *h)
         struct tensor *x = op_scale(t, &part, 1.25), *loss;
         loss = h->chunked ? op_linear_cross_entropy(t, x, &o->w, ids)
                           : op_cross_entropy(t, op_linear(t, x, &o->w, NULL), ids);
+        struct tensor some = weights; // each sample's loss counts differently
+        some.dim[0] = part.dim[0];
+        some.data += first;
+        struct tensor *sum = op_mul(t, loss, &some);
         for (int64_t b = 0; b < part.dim[0]; b++)
             o->loss[first + b] = (double)loss->data[b];
         tape_leave(t, NULL);
-        tape_backward(t, loss, (real)0.37);
+        tape_backward(t, sum, (real)0.37);
     }
     o->dx = o->x.grad;
     o->dw = o->w.grad;

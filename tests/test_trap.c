@@ -105,13 +105,15 @@ static void looks_through_a_chain_of_taken_buffers(void **state)
     (void)state;
     struct tape *t = open_trapped();
     double big = sizeof(real) == 8 ? 1e308 : 3e38;
-    VECTOR(t, a, 8, 0, 2);
+    VECTOR(t, a, 8, 4, 2);
     VECTOR(t, b, 4, 4, 1);
     record(t);
-    struct tensor *y = op_scale(t, op_relu(t, op_sub(t, &a, &b)), -0.5); // -2 0 -0.5
+    struct tensor *y = op_scale(t, op_scale(t, op_sub(t, &a, &b), 2), -0.25); // -2 0 -0.5
     assert_false(trap.is_sprung);
     y = op_scale(t, y, big);
-    assert_ptr_equal(t->node[3].taken->data, NULL);
+    for (int i = 1; i < 4; i++)
+        assert_ptr_equal(t->node[i].taken, t->node[i - 1].out);
+    assert_null(t->node[3].taken->data);
     const struct trap_finding *f = finding("scale", TRAP_OUTPUT, 0);
     assert_true(f->value < 0 && f->bad == 1);
     assert_true(isinf(y->data[0]) && (double)y->data[2] < -big / 3);
@@ -124,14 +126,15 @@ static void a_loss_of_log_is_caught(void **state)
 {
     (void)state;
     struct tape *t = open_trapped();
-    VECTOR(t, a, -1);
+    VECTOR(t, a, -1, 0);
     record(t);
     struct tensor *loss = op_log(t, &a);
     finding("log", TRAP_OUTPUT, 0);
     says("in[0] a f");
-    says("[1] from -1 to -1; [0] is -1");
+    says("[2] from -1 to 0; [0] is -1");
+    assert_int_equal(trap.first.bad, 2);
     tape_leave(t, NULL);
-    tape_backward(t, loss, 1); // finds more, and says nothing of it
+    tape_backward(t, loss, 1); // 1 / 0: more of it, and no word
     assert_int_equal(springs, 1);
     assert_int_equal(trap.first.phase, PHASE_FORWARD);
     tape_close(t);
@@ -346,6 +349,21 @@ static void values_are_looked_at_on_request(void **state)
     tape_close(t);
 }
 
+// Whoever reads the seed first did not make it.
+static void a_seed_that_is_no_number_is_nobodys(void **state)
+{
+    (void)state;
+    struct tape *t = open_trapped();
+    VECTOR(t, a, 1, 2);
+    record(t);
+    struct tensor *y = op_tanh(t, &a);
+    tape_leave(t, NULL);
+    tape_backward(t, y, (real)NAN);
+    finding("nobody", TRAP_VALUES, 0);
+    says("net.tanh.grad[0] is nan when backward began (2 of 2 are not finite)");
+    tape_close(t);
+}
+
 // Dry memory faults when it is read.
 static void a_dry_run_is_never_looked_at(void **state)
 {
@@ -415,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_compact_gradient_ends_at_its_last_slot),
         cmocka_unit_test(a_weight_is_blamed_before_its_reader),
         cmocka_unit_test(values_are_looked_at_on_request),
+        cmocka_unit_test(a_seed_that_is_no_number_is_nobodys),
         cmocka_unit_test(a_dry_run_is_never_looked_at),
         cmocka_unit_test(finds_the_first_of_any_size),
         cmocka_unit_test(a_range_is_of_what_is_finite),

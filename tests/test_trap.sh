@@ -38,6 +38,22 @@ same 'the message with 3 threads' "$dir/words.1" "$dir/words.3"
 stops train --data "$text" $wild --trap-nan --attention naive --checkpoint full --dropout 0.1
 says ' made (a NaN|an infinity) in '
 
+# ---- the example of docs/nan.md, but for what another BLAS or an edit of nn/ may move ----
+
+if [ "$("$memtape" --version | grep -c f32)" = 1 ]; then
+    blurred() {
+        sed -E 's/from -?[0-9.e+]+ to -?[0-9.e+]+/from LOW to HIGH/; s/(\.c):[0-9]+:/\1:LINE:/' "$1"
+    }
+    example=$(sed -n 's/^\.\/memtape \(train .*--trap-nan\)$/\1/p' docs/nan.md)
+    stops $example
+    awk '/^```$/ { inside = !inside && seen++ > 0; next } inside' docs/nan.md >"$dir/documented"
+    blurred "$dir/documented" >"$dir/expected"
+    blurred "$dir/log" >"$dir/printed"
+    grep -q 'from LOW' "$dir/expected" || fail 'docs/nan.md has no example'
+    diff "$dir/expected" "$dir/printed" >"$dir/differ" ||
+        fail "docs/nan.md (<) and the program (>): $(cat "$dir/differ")"
+fi
+
 # ---- what no op makes ----
 
 # The last element of wpe.weight, that of position 15, becomes what printf makes of four bytes.
