@@ -264,7 +264,7 @@ bench-text: deps-quiet
 	+@$(SUBMAKE) programs
 	@tests/bench_text.sh ./memtape "$(DATA)"
 
-debug gdb: ASK_BLAS = $(call blas_of,debug)
+debug gdb lldb gdb-page: ASK_BLAS = $(call blas_of,debug)
 
 debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
@@ -279,7 +279,7 @@ LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
 
 gdb: deps-quiet
 	+@$(SUBMAKE) $(DEBUGGED)
-	gdb -q -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+	gdb -q -iex 'set print symbol-loading off' -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 # The transcripts in docs/gdb.md, as gdb says them now.
 gdb-page: debug

@@ -63,12 +63,16 @@ session() { # tests/gdb/NAME.gdb
     ! grep -n 'optimized out\|Traceback\|Python Exception' "$dir/$name.out" ||
         fail "$name: something is lost"
     [ "$write" = no ] || write "$name" "$dir/$name.out"
+    [ $compares = yes ] || return
     documented "$name" | unnumbered >"$dir/expected"
     unnumbered <"$dir/$name.out" | diff "$dir/expected" - >"$dir/diff" ||
         fail "$name: < $page, > gdb; if that is meant: make gdb-page
 $(cat "$dir/diff")"
 }
 
+# Other products round otherwise.
+compares=yes
+"$debug" --version | grep -q loops || { compares=no; echo "$debug has no plain loops: not compared"; }
 write=no
 [ "$1" != --write ] || write=yes
 ran=0
@@ -80,7 +84,7 @@ done
 for name in $(sed -n 's/^<!-- \([a-z_]*\.gdb\) -->$/\1/p' "$page"); do
     [ -f "tests/gdb/$name" ] || fail "$page: $name has no script"
 done
-make -n gdb | grep -q 'gdb -q -x tape/debug.gdb --args [^ ]*/memtape train' ||
+make -n gdb | grep -q 'gdb -q .*-x tape/debug.gdb --args [^ ]*/memtape train' ||
     fail "make gdb starts something else: $(make -n gdb)"
 
 # ---- what is on the way of a newcomer is all there ----
@@ -156,9 +160,12 @@ printf 'break %s\n' tape_break tape_break_grad tape_break_nan arena_break optimi
     typed "$debug" tape $small --batch 4 --micro-batch 2 --checkpoint full >"$dir/dry"
 grep -q 'exited normally' "$dir/dry" && ! grep -n 'already hit\|^Make breakpoint' "$dir/dry" ||
     fail "a plan stops at a door: $(cat "$dir/dry")"
-{ cat "$dir/doors"; echo 'run'; } | # and all are there
-    typed "$debug" train $small --steps 1 --sample-tokens 0 --quiet >"$dir/wet"
-grep -q 'Breakpoint [0-9]*, arena_break' "$dir/wet" || fail "a run opens no door: $(cat "$dir/wet")"
+wild='--lr 1e6 --weight-decay 1e6 --steps 9 --trap-nan'
+for door in tape_break tape_break_grad tape_break_nan arena_break optimizer_break error_break; do
+    printf '%s\n' "tbreak $door" run backtrace | # a run opens all; this one ends in a refusal
+        typed "$debug" train $small $wild --quiet >"$dir/wet"
+    grep -q "Temporary breakpoint [0-9]*, $door (" "$dir/wet" || fail "no $door: $(cat "$dir/wet")"
+done
 
 # ---- lldb runs the same session ----
 
