@@ -160,10 +160,13 @@ printf 'break %s\n' tape_break tape_break_grad tape_break_nan arena_break optimi
     typed "$debug" tape $small --batch 4 --micro-batch 2 --checkpoint full >"$dir/dry"
 grep -q 'exited normally' "$dir/dry" && ! grep -n 'already hit\|^Make breakpoint' "$dir/dry" ||
     fail "a plan stops at a door: $(cat "$dir/dry")"
-wild='--lr 1e6 --weight-decay 1e6 --steps 9 --trap-nan'
+# A run opens all.
+{
+    sed 's/^/t/' "$dir/doors"
+    printf '%s\n' run continue continue continue continue
+} | typed "$debug" train $small --lr 1e6 --weight-decay 1e6 --steps 9 --trap-nan --quiet >"$dir/wet"
+printf '%s\n' 'tbreak error_break' run | typed "$debug" train --layers 0 >>"$dir/wet"
 for door in tape_break tape_break_grad tape_break_nan arena_break optimizer_break error_break; do
-    printf '%s\n' "tbreak $door" run backtrace | # a run opens all; this one ends in a refusal
-        typed "$debug" train $small $wild --quiet >"$dir/wet"
     grep -q "Temporary breakpoint [0-9]*, $door (" "$dir/wet" || fail "no $door: $(cat "$dir/wet")"
 done
 
