@@ -76,7 +76,7 @@ static struct copy *find(struct copies *c, const struct tensor *x)
 static struct copy *add(struct copies *c, const struct tensor *owner)
 {
     if (c->count == COPIES_MAX)
-        c->trouble = "too many nodes would have to be computed again";
+        c->trouble = "too much would have to be computed again";
     real *data = c->trouble == NULL ? take_reals(c, tensor_count(owner)) : NULL;
     if (data == NULL)
         return NULL;
@@ -112,6 +112,14 @@ static struct tensor on_copy(struct copies *c, const struct tensor *x)
     return y;
 }
 
+static int first_use(const struct node *n, int i)
+{
+    int first = 0;
+    while (n->in[first] != n->in[i])
+        first++;
+    return first;
+}
+
 // All inputs of n have copies; its output gets one. The caller keeps *s where it is.
 static bool stand_in(struct copies *c, const struct node *n, struct stand_in *s)
 {
@@ -119,11 +127,8 @@ static bool stand_in(struct copies *c, const struct node *n, struct stand_in *s)
     s->node.taken = NULL;
     s->node.args.slots = NULL; // rows of the table itself
     for (int i = 0; i < n->in_count; i++) {
-        int first = 0;
-        while (n->in[first] != n->in[i])
-            first++;
         s->in[i] = on_copy(c, n->in[i]);
-        s->node.in[i] = &s->in[first];
+        s->node.in[i] = &s->in[first_use(n, i)]; // x + x reads x twice
         s->node.dx[i] = NULL;
     }
     s->out = (struct tensor){.name = n->out->name, .wants_grad = n->out->wants_grad};
@@ -171,11 +176,12 @@ static bool provide(struct copies *c, const struct node *n)
     while (count > 0 && c->trouble == NULL) {
         const struct node *m = stack[count - 1];
         const struct tensor *missing = copy_inputs(c, m);
+        const struct node *maker = missing != NULL ? maker_of(c->t, missing) : NULL;
         struct stand_in s;
-        if (missing != NULL && count == COPIES_MAX)
-            c->trouble = "too many nodes would have to be computed again";
+        if (missing != NULL && (count == COPIES_MAX || maker == NULL))
+            c->trouble = "too much would have to be computed again";
         else if (missing != NULL)
-            stack[count++] = maker_of(c->t, missing);
+            stack[count++] = maker;
         else if (--count > 0 && c->trouble == NULL && stand_in(c, m, &s))
             forward(c, &s);
     }
@@ -200,30 +206,41 @@ static const char *fill_dy(const struct tape *t, const struct node *n, real *dy)
     return finite ? "its gradient now" : "random, since its gradient is not there";
 }
 
-// Backward as grad.c would call it, into buffers of our own.
+// Where dx[i] goes: as in grad.c, but in buffers of our own, which begin with zeros.
+static void give_dx(struct copies *c, const struct node *n, struct stand_in *s, int i)
+{
+    const struct tensor *x = n->in[i], *owner = owner_of(x);
+    int first = first_use(n, i);
+    s->node.adds[i] = first < i || tensor_count(x) < tensor_count(owner);
+    if (n->op->grad == GRAD_FROM_SAVED) {
+        s->node.dx[i] = s->out.saved;
+    } else if (first < i) {
+        s->node.dx[i] = s->node.dx[first];
+    } else {
+        real *buffer = take_reals(c, tensor_count(owner));
+        s->node.dx[i] = buffer != NULL ? buffer + x->base_offset : NULL;
+    }
+}
+
+// y = a + b has no backward of its own.
+static void pass(struct stand_in *s, const real *dy)
+{
+    for (int i = 0; i < s->node.in_count; i++)
+        for (int64_t k = 0; s->node.dx[i] != NULL && k < tensor_count(&s->out); k++)
+            s->node.dx[i][k] += dy[k];
+}
+
 static void backward(struct copies *c, const struct node *n, struct stand_in *s, real *dy)
 {
     s->node.dy = dy;
-    for (int i = 0; i < n->in_count && c->trouble == NULL; i++) {
-        const struct tensor *owner = owner_of(n->in[i]);
-        int first = 0;
-        while (n->in[first] != n->in[i])
-            first++;
-        if (!n->in[i]->wants_grad)
-            continue;
-        if (n->op->grad == GRAD_FROM_SAVED)
-            s->node.dx[i] = s->out.saved;
-        else if (first < i)
-            s->node.dx[i] = s->node.dx[first];
-        else if (n->op->grad == GRAD_PASSES)
-            s->node.dx[i] = dy;
-        else
-            s->node.dx[i] = take_reals(c, tensor_count(owner));
-        if (n->op->grad == GRAD_WRITES || n->op->grad == GRAD_IN_PLACE)
-            s->node.dx[i] += s->node.dx[i] != NULL && first == i ? n->in[i]->base_offset : 0;
-        s->node.adds[i] = first < i || tensor_count(n->in[i]) < tensor_count(owner);
-    }
-    if (c->trouble == NULL && n->op->grad != GRAD_PASSES)
+    for (int i = 0; i < n->in_count && c->trouble == NULL; i++)
+        if (n->in[i]->wants_grad)
+            give_dx(c, n, s, i);
+    if (c->trouble != NULL)
+        return;
+    if (n->op->grad == GRAD_PASSES)
+        pass(s, dy);
+    else
         s->node.op->backward[c->t->device](&c->tape, &s->node);
     if (n->op->grad == GRAD_FROM_SAVED) // what follows runs forward again
         s->out.saved = take(c, s->out.saved_bytes);

@@ -228,6 +228,26 @@ static void test_a_wrong_backward_is_seen(void **state)
     tape_close(&tape);
 }
 
+// An input that is read twice has one gradient.
+static void test_x_and_x(void **state)
+{
+    (void)state;
+    struct error e;
+    struct tensor x;
+    struct plan plan = tape_plan_small(4096);
+    assert_true(tape_open(&tape, &plan, false, 1, &e));
+    tensor_persistent(&x, &tape.arena, "x", LEDGER_WEIGHTS, 2, (int64_t[]){2, 3});
+    tensor_add_grad(&x, &tape.arena);
+    for (int i = 0; i < 6; i++)
+        x.data[i] = (real)(i + 1);
+    tape_begin(&tape, PHASE_FORWARD, 0);
+    tape_enter(&tape, "model");
+    op_add(&tape, &x, &x);
+    op_mul(&tape, &x, &x);
+    expect_checks_agree();
+    tape_close(&tape);
+}
+
 // ---- words ----
 
 static void test_words(void **state)
@@ -290,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_printers_only_read),
         cmocka_unit_test(test_bf16_is_read_as_numbers),
         cmocka_unit_test(test_a_wrong_backward_is_seen),
+        cmocka_unit_test(test_x_and_x),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_parameters_are_found_early),
     };
