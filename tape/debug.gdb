@@ -188,8 +188,19 @@ def enter_op(phase):
     gdb.execute('frame')
 
 
+def is_above(index):
+    """Whether a walk back is on its way, and has not come to the node."""
+    try:
+        tape = find_tape()
+    except gdb.GdbError:
+        return False
+    phase = str(tape['arena']['ledger']['phase'])
+    next_node = int(tape['node_count']) - int(tape['walked_count']) - 1
+    return phase in (BACKWARD, RECOMPUTE) and next_node > index
+
+
 def run_to_node(index, phase):
-    seen = {'above': False}  # backward comes down from the last node
+    seen = {'above': is_above(index)}  # backward comes down from the last node
 
     def wants(frame):
         at, nodes = int(frame.read_var('n')['index']), int(frame.read_var('t')['node_count'])
@@ -423,6 +434,7 @@ class Watch(gdb.Breakpoint):
         self.grad, self.dtype = +tensor['grad'], str(tensor['grad_dtype'])
         self.grad.fetch_lazy()
         self.value = self.read(self.grad) if int(self.grad) != 0 else None
+        self.last_node = 0
 
     def read(self, grad):
         return element(grad, self.dtype, self.offset)
@@ -439,6 +451,10 @@ class Watch(gdb.Breakpoint):
     def stop(self):
         frame = gdb.newest_frame()
         node, x = frame.read_var('n'), frame.read_var('x')
+        if int(node) != 0:
+            if int(node['index']) > self.last_node and not self.is_parameter:
+                self.value = None  # another walk back: the buffer of the last one is gone
+            self.last_node = int(node['index'])
         value = self.now(x)
         was, self.value = self.value, value if value is not None else self.value
         if value is None or value == was:

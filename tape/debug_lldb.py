@@ -173,8 +173,24 @@ def enter_op(debugger, frame, result):
         show(frame, result)
 
 
+def is_above(debugger, index):
+    """Whether a walk back is on its way, and has not come to the node."""
+    process = debugger.GetSelectedTarget().GetProcess()
+    if not is_alive(process):
+        return False
+    context = lldb.SBExecutionContext(process.GetSelectedThread().GetSelectedFrame())
+    try:
+        value = evaluated(context, '*' + here(find_tape(context)))
+    except Refused:
+        return False
+    phase = member(value, 'arena.ledger.phase').GetValue()
+    done = integer(member(value, 'walked_count'))
+    return phase in (BACKWARD, RECOMPUTE) and (
+        integer(member(value, 'node_count')) - done - 1 > index)
+
+
 def run_to_node(debugger, index, phase, result):
-    seen = {'above': False}  # backward comes down from the last node
+    seen = {'above': is_above(debugger, index)}  # backward comes down from the last node
 
     def wants(frame):
         at = integer(member(frame.FindVariable('n'), 'index'))
@@ -328,6 +344,11 @@ def on_gradient(frame, location, dictionary):
     target = frame.GetThread().GetProcess().GetTarget()
     node, x = frame.FindVariable('n'), frame.FindVariable('x')
     address = watch['address']
+    if node.GetValueAsUnsigned():
+        index = integer(member(node, 'index'))
+        if index > watch['last_node'] and not watch['is_parameter']:
+            watch['value'] = None  # another walk back: the buffer of the last one is gone
+        watch['last_node'] = index
     if not watch['is_parameter']:
         base = member(x, 'base')
         owner = base if base.GetValueAsUnsigned() else x
@@ -369,7 +390,7 @@ def twatch(debugger, line, context, result):
     is_bf16 = member(tensor, 'grad_dtype').GetValue() == 'DTYPE_BF16'
     size = 2 if is_bf16 else grad.GetType().GetPointeeType().GetByteSize()
     address = grad.GetValueAsUnsigned() + offset * size
-    watch = {'label': '%s[%d,%d]' % (name, i, j), 'offset': offset, 'bytes': size,
+    watch = {'label': '%s[%d,%d]' % (name, i, j), 'last_node': 0, 'offset': offset, 'bytes': size,
              'tensor': tensor.GetValueAsUnsigned(), 'address': address,
              'is_parameter': bool(integer(member(tensor, 'is_persistent'))),
              'value': value_at(target, address, size) if grad.GetValueAsUnsigned() else None}
