@@ -492,6 +492,29 @@ static void a_plan_is_the_update(void **state)
 
 // ---- threads ----
 
+static double part_of_series(const void *user, int64_t from, int64_t count)
+{
+    double sum = 0;
+    (void)user;
+    for (int64_t i = 0; i < count; i++)
+        sum += 1 / (double)(1 + from + i);
+    return sum;
+}
+
+static void threads_add_up_in_one_order(void **state)
+{
+    (void)state;
+    double expected = 0;
+    for (int threads = 1; threads <= 8; threads++) {
+        blas_set_threads(threads);
+        double sum = update_sum(300000, part_of_series, NULL);
+        expected = threads == 1 ? sum : expected;
+        assert_true(sum == expected);
+    }
+    assert_near(expected, 13.188755, 1e-6);
+    blas_set_threads(blas_max_threads());
+}
+
 static void threads_change_no_bit(void **state)
 {
     (void)state;
@@ -505,10 +528,10 @@ static void threads_change_no_bit(void **state)
                 blas_set_threads(threads);
                 m.config = golden_config;
                 m.config.kind = (enum optimizer_kind)k;
+                m.config.clip = 1e-3; // so that the sum of all squares counts
                 updated_open(&m, updated_shapes, 3, p, p);
-                for (int64_t step = 1; step <= 3; step++) {
+                for (int64_t step = 1; step <= 3; step++)
                     updated_step(&m, step, 0.01, optimizer_gradient_norm(&m.params));
-                }
                 updated_copy(&m, threads == 1 ? expected : got, &count);
                 tape_close(&m.tape);
                 bytes = threads == 1 ? count : bytes;
@@ -555,6 +578,7 @@ int main(void)
         cmocka_unit_test(states_have_their_bytes),
         cmocka_unit_test(eight_bits_are_eight_bits),
         cmocka_unit_test(a_plan_is_the_update),
+        cmocka_unit_test(threads_add_up_in_one_order),
         cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
