@@ -204,6 +204,7 @@ static bool update_calls(struct tape *t, void *user, struct error *e)
     struct param_list *l = &u->params;
     (void)e;
     if (u->is_open) {
+        arena_lap(&t->arena);
         params_zero_grads(l, t);
         double norm = tape_is_dry(t) ? 0 : optimizer_gradient_norm(l);
         optimizer_update(&u->optimizer, l, t, 1, 1e-3, norm);
