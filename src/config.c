@@ -253,7 +253,8 @@ static void choose_sample(struct config *c, const struct settings *s)
     c->sample = (struct generate_config){.tokens = int_or(s->sample, 200),
                                          .temperature = real_or(s->temperature, 0.8),
                                          .top_k = int_or(s->top_k, 0),
-                                         .seed = (uint64_t)int_or(s->seed, 1)};
+                                         .seed = (uint64_t)int_or(s->seed, 1),
+                                         .kv_cache = s->kv_cache != 0};
 }
 
 bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e)

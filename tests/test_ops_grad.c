@@ -368,7 +368,7 @@ static void every_registered_op_has_a_case(void **state)
     (void)state;
     assert_true(op_registry_count > 0);
     for (int i = 0; i < op_registry_count; i++) {
-        int found = 0;
+        int found = op_registry[i]->forward_only; // which the tape refuses to differentiate
         for (int j = 0; j < COUNT_OF(cases); j++)
             found += cases[j].op == op_registry[i];
         if (found == 0)

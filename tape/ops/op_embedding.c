@@ -1,4 +1,5 @@
-// op_embedding.c - y[b][t] = token[ids[b][t]] + position[t]. The position table may be NULL.
+// op_embedding.c - y[b][t] = token[ids[b][t]] + position[first + t]; first is 0 but in generation.
+// The position table may be NULL.
 //
 //   dtoken[row of the id] += dy[b][t],  dposition[t] += dy[b][t]     in the order of b, then t
 //
@@ -12,7 +13,8 @@ static void embedding_infer(struct tape *t, struct node *n)
     const struct tensor *token = n->in[0];
     CHECK(token->dim_count == 2);
     if (n->in_count == 2)
-        CHECK(n->in[1]->dim[0] >= n->args.length && n->in[1]->dim[1] == token->dim[1]);
+        CHECK(n->in[1]->dim[0] >= n->args.first + n->args.length &&
+              n->in[1]->dim[1] == token->dim[1]);
     tensor_shape(n->out, 3, (int64_t[]){n->args.samples, n->args.length, token->dim[1]});
     n->forward_flops = n->in_count == 2 ? tensor_count(n->out) : 0;
     n->backward_flops = n->in_count * tensor_count(n->out);
@@ -28,7 +30,8 @@ static void embedding_forward(struct tape *t, struct node *n)
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t i = 0; i < rows; i++) {
         const real *token = n->in[0]->data + n->args.ids[i] * cols;
-        const real *position = n->in_count == 2 ? n->in[1]->data + i % length * cols : NULL;
+        const real *position =
+            n->in_count == 2 ? n->in[1]->data + (n->args.first + i % length) * cols : NULL;
         real *y = n->out->data + i * cols;
         for (int64_t j = 0; j < cols; j++)
             y[j] = token[j] + (position != NULL ? position[j] : 0);
@@ -52,7 +55,8 @@ static void embedding_backward(struct tape *t, struct node *n)
             real *to = dtoken != NULL ? dtoken + row_of[i] * cols + c.from : NULL;
             for (int64_t j = 0; to != NULL && j < c.count; j++)
                 to[j] += dy[j];
-            to = dposition != NULL ? dposition + i % length * cols + c.from : NULL;
+            to =
+                dposition != NULL ? dposition + (n->args.first + i % length) * cols + c.from : NULL;
             for (int64_t j = 0; to != NULL && j < c.count; j++)
                 to[j] += dy[j];
         }
@@ -72,7 +76,15 @@ struct tensor *(op_embedding)(struct tape *t, struct tensor *token, struct tenso
                               const int32_t *ids, const int32_t *slots, int64_t samples,
                               int64_t length)
 {
-    struct op_args args = {.ids = ids, .slots = slots, .samples = samples, .length = length};
+    return (op_embedding_at)(t, token, position, ids, slots, samples, length, 0);
+}
+
+struct tensor *(op_embedding_at)(struct tape *t, struct tensor *token, struct tensor *position,
+                                 const int32_t *ids, const int32_t *slots, int64_t samples,
+                                 int64_t length, int64_t first)
+{
+    struct op_args args = {
+        .ids = ids, .slots = slots, .samples = samples, .length = length, .first = first};
     struct tensor *in[] = {token, position};
     return tape_apply(t, &op_embedding_desc, position != NULL ? 2 : 1, in, &args);
 }
