@@ -102,6 +102,17 @@ FAULTS = [
     ('ops/op_attention.c', 'threads share scratch', ('real *s = (real *)n->work + op_thread() * TILE;', 'real *s = (real *)n->work;')),
     ('ops/op_attention.c', 'sees one key too many', ('c = i.from + r + 1 > j.from ? i.from + r + 1 - j.from : 0',
                                                      'c = i.from + r + 2 > j.from ? i.from + r + 2 - j.from : 0')),
+    ('ops/op_cached_attention.c', 'sees one key too many', ('first + i.from + r + 1 - j.from;', 'first + i.from + r + 2 - j.from;')),
+    ('ops/op_cached_attention.c', 'forgets what was there before', ('seen = w->first + i.from + i.count;', 'seen = i.from + i.count;')),
+    ('ops/op_cached_attention.c', 'stores at the beginning', ('(w->first + i) * w->width', 'i * w->width')),
+    ('ops/op_cached_attention.c', 'keys are values', ('store(&w, w.values, 2)', 'store(&w, w.values, 1)')),
+    ('ops/op_cached_attention.c', 'a new maximum rescales nothing', ('            vec_scale(y + r * y_stride, shrink, w->size);\n', '')),
+    ('ops/op_cached_attention.c', 'threads share scratch', ('op_thread() * work_reals(n)', '0 * op_thread()')),
+    ('ops/op_cached_attention.c', 'queries and keys share a room', ('.kv_room = work + TILE + 2 * QUERIES * size', '.kv_room = work + TILE')),
+    ('ops/op_cached_attention.c', 'scratch grows with the text', ('t->threads * work_reals(n) * (int64_t)sizeof(real);\n    int64_t pairs', 't->threads * (work_reals(n) + seen) * (int64_t)sizeof(real);\n    int64_t pairs'),
+     ('    CHECK(n->forward_work_bytes == t->threads * work_reals(n) * (int64_t)sizeof(real));\n', '')),
+    ('ops/op_cached_attention.c', 'a cache may be too small', ('cache->dim[0] >= seen', 'cache->dim[0] + 1 >= seen')),
+    ('tape.c', 'what has no backward may want a gradient', ('    CHECK(!op->forward_only || !n->out->wants_grad);\n', '')),
     ('ops/op_cross_entropy.c', 'ignored targets have gradients',
      ('            memset(d, 0, (size_t)cols * sizeof(real));\n', '')),
     ('ops/op_cross_entropy.c', 'a loss of log(0)', ('log((double)sum) - above', '-log(exp(above) / (double)sum)')),
@@ -136,7 +147,7 @@ FAULTS = [
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'ops_grad', 'cached_attention']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')

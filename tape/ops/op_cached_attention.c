@@ -133,9 +133,9 @@ static void attend(const struct head *w, struct tile i)
 static void cached_attention_forward(struct tape *t, struct node *n)
 {
     int64_t heads = n->args.heads, count = n->out->dim[1];
-    bool is_large = count * (n->args.first + count) * n->out->dim[2] > PARALLEL_MIN;
     CHECK(n->forward_work_bytes == t->threads * work_reals(n) * (int64_t)sizeof(real));
-#pragma omp parallel for schedule(dynamic) num_threads(t->threads) if (is_large)
+#pragma omp parallel for schedule(dynamic)                                                         \
+    num_threads(t->threads) if (n->forward_flops > 4 * PARALLEL_MIN)
     for (int64_t h = 0; h < heads; h++) {
         struct head w = head_at(n, h);
         store(&w, w.keys, 1);
