@@ -102,6 +102,8 @@ FAULTS = [
     ('ops/op_attention.c', 'threads share scratch', ('real *s = (real *)n->work + op_thread() * TILE;', 'real *s = (real *)n->work;')),
     ('ops/op_attention.c', 'sees one key too many', ('c = i.from + r + 1 > j.from ? i.from + r + 1 - j.from : 0',
                                                      'c = i.from + r + 2 > j.from ? i.from + r + 2 - j.from : 0')),
+    ('ops/op_embedding.c', 'positions begin at 0', ('data + (n->args.first + i % length)', 'data + (i % length)')),
+    ('ops/op_embedding.c', 'gradients of positions begin at 0', ('dposition + (n->args.first + i % length)', 'dposition + (i % length)')),
     ('ops/op_cached_attention.c', 'sees one key too many', ('first + i.from + r + 1 - j.from;', 'first + i.from + r + 2 - j.from;')),
     ('ops/op_cached_attention.c', 'forgets what was there before', ('seen = w->first + i.from + i.count;', 'seen = i.from + i.count;')),
     ('ops/op_cached_attention.c', 'stores at the beginning', ('(w->first + i) * w->width', 'i * w->width')),
