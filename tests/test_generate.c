@@ -118,8 +118,8 @@ static void logits_are_those_without(void **state)
     (void)state;
     for (int i = 0; i < COUNT_OF(models); i++) {
         const struct gpt_config *c = &models[i];
-        open_model(&with, c, 2);
-        open_model(&without, c, 2);
+        open_model(&with, c, 1);
+        open_model(&without, c, 1);
         int64_t step = c->context < 20 || test_is_long() ? 1 : c->context / 2;
         for (int64_t count = 1; count <= c->context + 3; count += step)
             compare_logits(c, count, 2 * c->context + 2); // full three times or more
@@ -324,7 +324,7 @@ static bool check_held(const struct ledger_counts *c)
 static void the_plan_is_the_run(void **state)
 {
     (void)state;
-    int count = test_is_long() ? 1000 : 60, roomy = 0;
+    int count = test_is_long() ? 1000 : 50, roomy = 0;
     for (int i = 0; i < count; i++) {
         struct error e;
         draw_config(rng_key(rng_key(21, RNG_TEST), (uint64_t)i));
