@@ -114,7 +114,7 @@ static const struct option options[] = {
     FLAG("explain", explain, PLAN, "textbook formulas beside the exact bytes, and why they differ"),
     INT("generate", generate, PLAN, 1, INT32_MAX,
         "no training: what generating so many tokens would hold"),
-    INT("prompt-tokens", prompt_tokens, PLAN, 1, 1 << 24,
+    INT("prompt-tokens", prompt_tokens, PLAN, 1, 1 << 16,
         "for --generate: length of the prompt (default 1, or --prompt's)"),
     TEXT("params", params, PLAN, "COUNT",
          "no model: the states of 1B, 350M or 7.5e9 parameters, by the rule of thumb"),
