@@ -168,6 +168,11 @@ plan text --model gpt2 --generate 100000 --prompt-tokens 5000
 cache 1024 73728
 plan text --model gpt3 --generate 2047
 cache 2048 9437184
+plan text --model gpt3 --generate 2047 --precision bf16
+cache 2048 4718592
+is 'its weights' "$(value "$dir/text" memory.categories.weights.at_peak)" $((2 * 174604259328))
+plan text --model gpt3-13b --generate 2047 --precision bf16 # as OPT 13B: 40 layers of 5120
+cache 2048 819200
 plan text --model gpt3-13b --generate 7 --prompt 'cats '
 cache 12 1638400
 plan text --model gpt2 --generate 1023 --no-kv-cache
