@@ -160,7 +160,7 @@ FAULTS = [
      ('n->dy[(c.first + i) / rows]', 'n->dy[i / rows]')),
     ('ops/dropout_int.h', 'a mask from a running state',
      ('    return rng_key(rng_key(key, (uint64_t)sample), (uint64_t)row);', '    static uint64_t calls;\n    return rng_key(rng_key(key, (uint64_t)sample), (uint64_t)row + 7919 * calls++);')),
-    ('ops/op_embedding.c', 'every position is the first', ('array_open(op_dx(n, 1), position * cols', 'array_open(op_dx(n, 1), position / length * cols')),
+    ('ops/op_embedding.c', 'every position is the first', ('array_open(op_dx(n, 1), row * cols', 'array_open(op_dx(n, 1), row / length * cols')),
     ('ops/op_embedding.c', 'slots are ignored', ('n->args.slots != NULL ? n->args.slots : n->args.ids', 'n->args.ids')),
     ('ops/op_matmul.c', 'db is never added to', ('keep_b = n->adds[1] ? 1 : 0', 'keep_b = 0')),
     ('ops/op_gelu.c', 'a slope without its 3', ('1 + 3 * a * x[i] * x[i]', '1 + a * x[i] * x[i]')),
