@@ -66,6 +66,7 @@ static void draw_settings(uint64_t key)
     set_int("sample-tokens", draw(key, 10, 0, 30));
     set_int("top-k", draw(key, 11, 0, 9));
     set("tie", one_of(key, 12, 2, yes_no));
+    set("kv-cache", one_of(key, 19, 2, yes_no));
     set("bias", one_of(key, 13, 2, yes_no));
     set("attention", one_of(key, 14, 2, attention));
     set("checkpoint", one_of(key, 15, 4, policy));

@@ -19,6 +19,7 @@ const struct op *const op_registry[] = {
     &op_matmul_desc,
     &op_causal_softmax_desc,
     &op_attention_desc,
+    &op_cached_attention_desc,
     &op_rows_desc,
     &op_cross_entropy_desc,
     &op_linear_cross_entropy_desc,
