@@ -21,10 +21,11 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
 }
 
 struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                            struct param *b)
+                            struct param *b, const struct lora *adapters)
 {
     tape_name(t, name);
-    return op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    struct tensor *y = op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    return lora_forward(t, adapters, name, x, y);
 }
 
 struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,

@@ -8,7 +8,7 @@
 #ifndef NN_GPT_H
 #define NN_GPT_H
 
-#include "nn/param.h"
+#include "nn/lora.h"
 #include "tape/ops/ops.h"
 
 enum gpt_attention { GPT_ATTENTION_NAIVE, GPT_ATTENTION_TILED, GPT_ATTENTION_COUNT };
@@ -24,6 +24,7 @@ struct gpt_config {
     enum tape_policy checkpoint;   // of every checkpoint segment ...
     const unsigned char *policies; // ... or one enum tape_policy for each; NULL: the one above
     bool half_segments;            // attention and MLP of a block are a segment each
+    struct lora_config lora;       // adapters; all else is then frozen
 };
 
 // Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
@@ -42,17 +43,24 @@ struct gpt_layer {
     struct param *ln2_w, *ln2_b, *up_w, *up_b, *down_w, *down_b; // biases NULL without
 };
 
+enum gpt_linear { GPT_QKV, GPT_PROJ, GPT_FC, GPT_DOWN, GPT_LINEARS }; // of a layer
+
 struct gpt {
     struct gpt_config config;
     struct param_list params;
     struct param *wte, *wpe, *lnf_w, *lnf_b, *head; // head: wte if tied
     struct gpt_layer *layer;
+    struct lora *lora;          // of the linears, layer by layer, and of the head; NULL without
     struct tensor *token_table; // what the embedding reads: wte, or wte with a gradient of its own
     uint64_t dropout_key;       // of this optimizer step
 };
 
 // Places the weights (no gradients, no values: params_start, params_add_grads, or a file).
 void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c);
+
+// NULL if that linear has none. The head's: gpt_head_adapters.
+const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_linear linear);
+const struct lora *gpt_head_adapters(const struct gpt *g);
 
 // One pass over ids (samples * length, row by row), up to but without the norm before the head:
 // (B,T,C). slots: see op_embedding.

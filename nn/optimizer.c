@@ -35,6 +35,8 @@ bool optimizer_check(const struct optimizer_config *c, struct error *e)
 static void add_moment(struct tensor *x, const struct param *p, struct tape *t, const char *name)
 {
     char label[PARAM_NAME_BYTES + 8];
+    if (p->is_frozen)
+        return;
     snprintf(label, sizeof(label), "%s%s", p->name, name);
     tensor_persistent(x, &t->arena, label, LEDGER_OPTIMIZER_STATE, p->tensor.dim_count,
                       p->tensor.dim);

@@ -205,7 +205,8 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
     ledger_enter_phase(&t->arena.ledger, PHASE_FORWARD);
     s->gpt->dropout_key = rng_key(rng_key(c->seed, RNG_DROPOUT), (uint64_t)(s->steps_done + 1));
     params_zero_grads(&s->gpt->params, t);
-    if (s->gpt->config.tie)
+    bool has_two_uses = s->gpt->config.tie && !s->gpt->wte->is_frozen;
+    if (has_two_uses)
         open_embedding_gradient(s, t);
     for (int64_t first = 0, times = repeats(s, t); first < c->batch; times = 1) {
         int64_t before[PHASE_COUNT][COST_COUNT];
@@ -215,7 +216,7 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
         count_again(t, before, times);
         first += times * c->micro_batch;
     }
-    if (s->gpt->config.tie)
+    if (has_two_uses)
         join_embedding_gradient(s, t);
     r->loss = r->counted > 0 ? r->loss / (double)r->counted : 0;
     return true;

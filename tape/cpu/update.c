@@ -28,6 +28,18 @@ void update_fill_normal(struct array x, int64_t n, uint64_t key, double deviatio
     }
 }
 
+void update_fill_uniform(struct array x, int64_t n, uint64_t key, double largest)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        int64_t count = array_piece(at, n);
+        real room[ARRAY_PIECE], *to = array_open(x, at, count, false, room);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (real)(largest * (2 * rng_uniform(key, (uint64_t)(at + i)) - 1));
+        array_close(x, at, count, to);
+    }
+}
+
 // The constants are folded in double and used in real, so that the loop is one of plain reals.
 void update_adamw(const struct update_adamw *u, real *w, real *m, real *v, const real *g, int64_t n)
 {

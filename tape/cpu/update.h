@@ -8,7 +8,8 @@
 
 void update_fill(struct array x, int64_t n, real value);
 void update_fill_normal(struct array x, int64_t n, uint64_t key,
-                        double deviation); // see rng_normal
+                        double deviation);                                         // see rng_normal
+void update_fill_uniform(struct array x, int64_t n, uint64_t key, double largest); // either sign
 
 struct update_adamw { // one step's constants, in double; see nn/optimizer.h
     double rate, beta1, beta2, eps;
