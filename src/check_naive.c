@@ -25,7 +25,7 @@ static void add_gradients(const struct param_list *l, double scale, real *sum)
     for (int i = 0; i < l->count; i++) {
         const struct tensor *x = &l->param[i].tensor;
         int64_t n = tensor_count(x);
-        for (int64_t at = 0; at < n; at++)
+        for (int64_t at = 0; x->grad != NULL && at < n; at++)
             sum[at] += (real)(scale * (double)x->grad[at]);
         sum += n;
     }
@@ -130,7 +130,7 @@ bool check_naive(struct check *k, struct error *e)
                       .means = k->kept[CHECK_STATE_1],
                       .clipped = k->kept[CHECK_STATE_2]};
     k->config.step.micro_batch = k->split;
-    bool ok = run_open_for(&k->run, &k->config, naive_calls, &n, e);
+    bool ok = run_open_for(&k->run, &k->config, CONFIG_TRAIN, naive_calls, &n, e);
     if (ok) {
         for (int s = 0; s < CHECK_SUBJECTS; s++)
             memset(k->kept[s], 0, (size_t)k->element_count * sizeof(real));
