@@ -28,9 +28,11 @@ struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct
 {
     struct gpt_layer *l = &g->layer[layer];
     tape_enter(t, "attn");
+    block_enter_pair(t, l->qkv_w);
     struct tensor *n = block_norm(t, "ln_1", x, l->ln1_w, l->ln1_b);
     struct tensor *qkv = block_linear(t, "c_attn", n, l->qkv_w, l->qkv_b,
                                       gpt_adapters(g, layer, GPT_QKV)); // (B,T,3C)
+    qkv = block_leave_pair(t, l->qkv_w, qkv);
     struct tensor *a = g->config.attention == GPT_ATTENTION_NAIVE
                            ? naive(t, g, layer, qkv)
                            : op_attention(t, qkv, g->config.heads, block_dropout_rate(t, g),

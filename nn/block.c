@@ -35,6 +35,17 @@ struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, st
     return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
 }
 
+void block_enter_pair(struct tape *t, const struct param *w)
+{
+    if (w->is_frozen)
+        tape_enter(t, "%s", "");
+}
+
+struct tensor *block_leave_pair(struct tape *t, const struct param *w, struct tensor *y)
+{
+    return w->is_frozen ? tape_leave(t, y) : y;
+}
+
 static enum tape_policy policy_of(const struct gpt *g, int64_t segment)
 {
     const struct gpt_config *c = &g->config;
