@@ -196,7 +196,7 @@ const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_lin
 
 const struct lora *gpt_head_adapters(const struct gpt *g)
 {
-    return gpt_adapters(g, g->config.layers, GPT_QKV);
+    return g->lora != NULL ? &g->lora[g->config.layers * GPT_LINEARS] : NULL;
 }
 
 static void adapt_linear(struct gpt *g, struct tape *t, int64_t layer, enum gpt_linear linear)
