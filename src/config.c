@@ -61,8 +61,10 @@ static bool read_snapshot(struct config *c, struct settings *s, enum config_use 
         return false;
     bool has_adapters = c->snapshot.model.lora.rank > 0;
     if (s->init != NULL && dir != s->init && !has_adapters)
-        return refuse(
-            e, "%s is a whole model, and --init says where weights come from, too: give one", dir);
+        return refuse(e,
+                      "%s%s is a whole model, and --init says where weights come from, too: "
+                      "give one",
+                      s->resume != NULL ? "--resume " : "", dir);
     c->resumes = s->resume != NULL;
     if (c->resumes && strcmp(c->snapshot_dir, dir) == 0 && s->out == s->resume)
         return refuse(e,
