@@ -40,10 +40,14 @@ struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct
 {
     struct gpt_layer *l = &g->layer[layer];
     tape_enter(t, "attn");
+    block_enter_pair(t, l->qkv_w);
     struct tensor *n = block_norm(t, "ln_1", x, l->ln1_w, l->ln1_b);
-    struct tensor *qkv = block_linear(t, "c_attn", n, l->qkv_w, l->qkv_b); // (B,T,3C)
+    struct tensor *qkv = block_linear(t, "c_attn", n, l->qkv_w, l->qkv_b,
+                                      gpt_adapters(g, layer, GPT_QKV)); // (B,T,3C)
+    qkv = block_leave_pair(t, l->qkv_w, qkv);
     struct tensor *a = core(t, g, layer, qkv);
-    struct tensor *y = block_linear(t, "c_proj", a, l->proj_w, l->proj_b);
+    struct tensor *y =
+        block_linear(t, "c_proj", a, l->proj_w, l->proj_b, gpt_adapters(g, layer, GPT_PROJ));
     y = block_dropout(t, g, y, layer, DROPOUT_ATTENTION);
     return tape_leave(t, op_add(t, x, y));
 }

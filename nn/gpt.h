@@ -8,7 +8,7 @@
 #ifndef NN_GPT_H
 #define NN_GPT_H
 
-#include "nn/param.h"
+#include "nn/lora.h"
 #include "tape/ops/ops.h"
 
 enum gpt_attention { GPT_ATTENTION_NAIVE, GPT_ATTENTION_TILED, GPT_ATTENTION_COUNT };
@@ -27,6 +27,7 @@ struct gpt_config {
     bool chunked_loss;             // the logits never exist whole: op_linear_cross_entropy
     enum precision weights;        // how they are stored ...
     enum precision activations;    // ... and what ops make, gradients of activations included
+    struct lora_config lora;       // adapters; all else is then frozen
 };
 
 // Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
@@ -51,11 +52,14 @@ struct gpt_layer {
     struct gpt_cache keys, values;
 };
 
+enum gpt_linear { GPT_QKV, GPT_PROJ, GPT_FC, GPT_DOWN, GPT_LINEARS }; // of a layer
+
 struct gpt {
     struct gpt_config config;
     struct param_list params;
     struct param *wte, *wpe, *lnf_w, *lnf_b, *head; // head: wte if tied
     struct gpt_layer *layer;
+    struct lora *lora;          // of the linears, layer by layer, and of the head; NULL without
     struct tensor *token_table; // what the embedding reads: wte, or wte with a gradient of its own
     uint64_t dropout_key;       // of this optimizer step
     bool uses_cache;            // attention continues a text: one sample, in evaluation
@@ -69,6 +73,9 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c);
 // activations are stored. 2 L C tokens numbers. It is read and written while g->uses_cache.
 void gpt_cache_place(struct gpt *g, struct tape *t, int64_t tokens);
 void gpt_cache_give(struct gpt *g, struct tape *t);
+// NULL if that linear has none. The head's: gpt_head_adapters.
+const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_linear linear);
+const struct lora *gpt_head_adapters(const struct gpt *g);
 
 // One pass over ids (samples * length, row by row), up to but without the norm before the head:
 // (B,T,C). slots: see op_embedding. With g->uses_cache the first id is at position g->cached.

@@ -65,7 +65,8 @@ static void read_cost(const struct run *r, struct cost *cost)
                           .init_bytes = counts->phase_peak[PHASE_INIT],
                           .recompute_flops = r->tape.flops[PHASE_RECOMPUTE],
                           .passes = (c->batch + c->micro_batch - 1) / c->micro_batch,
-                          .params = params_count(&r->gpt.params)};
+                          .params = params_count(&r->gpt.params),
+                          .trained = params_trainable(&r->gpt.params)};
     cost->calls = 2 * cost->passes * r->tape.node_count;
     for (int p = PHASE_FORWARD; p <= PHASE_RECOMPUTE; p++)
         for (int k = 0; k < COST_COUNT; k++)

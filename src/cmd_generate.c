@@ -12,7 +12,7 @@ static const struct command command = {
     .name = "generate",
     .summary = "Continues a prompt with the model of a snapshot (DIR of train --out, or in it).",
     .operand = "DIR",
-    .groups = OPTIONS_COMMON | OPTIONS_SAMPLE};
+    .groups = OPTIONS_COMMON | OPTIONS_BASE | OPTIONS_SAMPLE};
 
 struct generating {
     struct settings settings;

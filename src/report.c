@@ -69,12 +69,28 @@ void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes)
     fprintf(f, ".\n");
 }
 
-void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params)
+static void report_lora_json(struct json *j, const struct lora_config *l)
+{
+    char targets[LORA_TARGETS_BYTES];
+    if (l->rank == 0)
+        return;
+    json_object(j, "lora");
+    json_int(j, "rank", l->rank);
+    json_real(j, "alpha", l->alpha);
+    json_text(j, "targets", lora_write_targets(l->targets, targets));
+    json_text(j, "bias", l->trains_bias ? "all" : "none");
+    json_end(j);
+}
+
+void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params,
+                     int64_t trainable)
 {
     json_object(j, "model");
     if (name != NULL)
         json_text(j, "name", name);
     json_int(j, "params", params);
+    if (trainable >= 0)
+        json_int(j, "trainable_params", trainable);
     json_int(j, "layers", m->layers);
     json_int(j, "heads", m->heads);
     json_int(j, "width", m->width);
@@ -85,12 +101,14 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
     json_real(j, "dropout", m->dropout);
     json_text(j, "attention", gpt_attention_name(m->attention));
     json_text(j, "checkpoint", tape_policy_name(m->checkpoint));
+    report_lora_json(j, &m->lora);
     json_end(j);
 }
 
 void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
 {
-    report_gpt_json(j, c->model_name, &c->model, params_count(&g->params));
+    report_gpt_json(j, c->model_name, &c->model, params_count(&g->params),
+                    params_trainable(&g->params));
 }
 
 void report_flops_json(struct json *j, const struct tape *t)
@@ -104,11 +122,15 @@ void report_flops_json(struct json *j, const struct tape *t)
 void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
 {
     const struct gpt_config *m = &c->model;
+    int64_t params = params_count(&g->params), trainable = params_trainable(&g->params);
+    char trains[64] = "";
+    if (trainable < params)
+        snprintf(trains, sizeof(trains), ", %lld of them trained", (long long)trainable);
     fprintf(f,
-            "%s: %lld parameters; %lld layers, %lld heads, width %lld, context %lld, vocabulary "
+            "%s: %lld parameters%s; %lld layers, %lld heads, width %lld, context %lld, vocabulary "
             "%lld, head %s\n",
-            c->model_name, (long long)params_count(&g->params), (long long)m->layers,
-            (long long)m->heads, (long long)m->width, (long long)m->context, (long long)m->vocab,
+            c->model_name, (long long)params, trains, (long long)m->layers, (long long)m->heads,
+            (long long)m->width, (long long)m->context, (long long)m->vocab,
             m->tie ? "tied" : "untied");
 }
 

@@ -111,6 +111,8 @@ BUILD(log_of, op_log(t, in[0]))
 BUILD(dropout, op_dropout(t, in[0], 0.3, 77))
 BUILD(linear, op_linear(t, in[0], in[1], NULL))
 BUILD(linear_bias, op_linear(t, in[0], in[1], in[2]))
+BUILD(lora, op_lora(t, in[0], in[1], in[2], 0, 0.75))
+BUILD(lora_slice, op_lora(t, in[0], in[1], in[2], 3, 2))
 BUILD(layernorm, op_layernorm(t, in[0], in[1], NULL))
 BUILD(layernorm_shift, op_layernorm(t, in[0], in[1], in[2]))
 BUILD(embedding, op_embedding(t, in[0], NULL, ids, NULL, SAMPLES, 5))
@@ -156,6 +158,10 @@ static const struct grad_case cases[] = {
     {"linear, tiles", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{2, 131, 3}, {67, 3}, {67}}, 0},
     {"linear, slices", &op_linear_desc, linear_bias, 3, {3, 2, 1}, {{2, 3, 5}, {133, 5}, {133}}, 0},
     {"linear, wide", &op_linear_desc, linear_bias, 3, {2, 2, 1}, {{3, 133}, {2, 133}, {2}}, 0},
+    {"lora", &op_lora_desc, lora, 3, {3, 3, 2}, {{2, 5, 7}, {2, 5, 3}, {7, 3}}, 0},
+    {"lora, slice", &op_lora_desc, lora_slice, 3, {3, 3, 2}, {{2, 5, 9}, {2, 5, 2}, {4, 2}}, 0},
+    {"lora, tiles", &op_lora_desc, lora_slice, 3, {3, 3, 2}, {{2, 131, 5}, {2, 131, 1}, {2, 1}}, 0},
+    {"lora, slices", &op_lora_desc, lora, 3, {3, 3, 2}, {{2, 3, 133}, {2, 3, 2}, {133, 2}}, 0},
     {"layernorm", &op_layernorm_desc, layernorm, 2, {3, 1}, {{2, 5, 7}, {7}}, 0},
     {"layernorm, shift",
      &op_layernorm_desc,

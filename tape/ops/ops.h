@@ -27,6 +27,10 @@ struct tensor *op_dropout(struct tape *t, struct tensor *x, double rate, uint64_
 
 // (B,..,I), (O,I), (O) or NULL -> (B,..,O)
 struct tensor *op_linear(struct tape *t, struct tensor *x, struct tensor *w, struct tensor *b);
+// (B,..,C), (B,..,K), (O,K) -> (B,..,C): base, with factor h b^T added to columns first .. first +
+// O - 1. Takes base over.
+struct tensor *op_lora(struct tape *t, struct tensor *base, struct tensor *h, struct tensor *b,
+                       int64_t first, double factor);
 
 // (B,..,C), (C), (C) or NULL -> (B,..,C)
 struct tensor *op_layernorm(struct tape *t, struct tensor *x, struct tensor *scale,
@@ -88,6 +92,7 @@ extern const int op_registry_count;
 #define op_log(t, ...) (op_log)(OPS_HERE(t), __VA_ARGS__)
 #define op_dropout(t, ...) (op_dropout)(OPS_HERE(t), __VA_ARGS__)
 #define op_linear(t, ...) (op_linear)(OPS_HERE(t), __VA_ARGS__)
+#define op_lora(t, ...) (op_lora)(OPS_HERE(t), __VA_ARGS__)
 #define op_layernorm(t, ...) (op_layernorm)(OPS_HERE(t), __VA_ARGS__)
 #define op_embedding(t, ...) (op_embedding)(OPS_HERE(t), __VA_ARGS__)
 #define op_embedding_at(t, ...) (op_embedding_at)(OPS_HERE(t), __VA_ARGS__)

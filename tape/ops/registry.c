@@ -3,6 +3,7 @@
 const struct op *const op_registry[] = {
     &op_embedding_desc,
     &op_linear_desc,
+    &op_lora_desc,
     &op_layernorm_desc,
     &op_gelu_desc,
     &op_relu_desc,
