@@ -90,15 +90,20 @@ make -n gdb | grep -q 'gdb -q .*-x tape/debug.gdb --args [^ ]*/memtape train' ||
 # ---- what is on the way of a newcomer is all there ----
 
 way='--model tiny --steps 1 --quiet'
-printf '%s\n' 'tbreak gpt_hidden' run next step 'tfwd 7' 'info locals' 'bt -full' 'tback 7' 'tnode 7' \
+printf '%s\n' 'tfwd 7' 'info locals' 'bt -full' 'tback 7' 'tnode 7' \
     step step step step step 'info locals' 'info args' 'bt -full' 'tgrad h.0.mlp.c_fc.weight' |
     typed "$debug" train $way >"$dir/way"
 ! grep -n 'optimized out' "$dir/way" || fail 'values are optimized out'
 for word in 'backward of node 7, h.0.mlp.c_fc' 'asked  nn/mlp.c:' 'gradient of h.0.mlp.c_fc.weight' \
-    'mlp_forward' 'forward of node 7' '^op_embedding (t='; do
+    'mlp_forward' 'forward of node 7'; do
     grep -q "$word" "$dir/way" || fail "tback, tnode, step, tgrad do not say: $word
 $(cat "$dir/way")"
 done
+
+# From a model's line straight into the op, not into the macro that notes the line.
+printf '%s\n' 'tbreak tape_enter' run finish next step |
+    typed "${debug%/*}/examples/by_hand" >"$dir/step"
+grep -q '^op_linear (t=' "$dir/step" || fail "step goes elsewhere: $(cat "$dir/step")"
 
 # ---- pretty-printers say what the printers say ----
 
