@@ -101,7 +101,7 @@ $(cat "$dir/way")"
 done
 
 # From a model's line straight into the op, not into the macro that notes the line.
-printf '%s\n' 'tbreak tape_enter' run finish next step |
+printf '%s\n' 'tbreak tape_enter' run finish step step |
     typed "${debug%/*}/examples/by_hand" >"$dir/step"
 grep -q '^op_linear (t=' "$dir/step" || fail "step goes elsewhere: $(cat "$dir/step")"
 
