@@ -101,8 +101,8 @@ bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_s
     if (!check_bytes("the hidden layer of an MLP", "micro-batch, seq or width", 4 * width * tokens,
                      e) ||
         !check_bytes("attention's scores", "micro-batch or seq", scores, e) ||
-        !check_bytes("the logits", "micro-batch, seq or vocab",
-                     (double)samples * (double)predicted * vocab, e))
+        !check_bytes("the logits", "micro-batch, seq or vocab, or --loss chunked",
+                     c->chunked_loss ? 0 : (double)samples * (double)predicted * vocab, e))
         return false;
     double per_token = 2 * width * vocab + layers * (24 * width * width + 16 * width * time) +
                        100 * (layers * width + vocab);
@@ -191,6 +191,8 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     CHECK(gpt_config_check(c, &e));
     *g = (struct gpt){.config = *c};
     params_open(&g->params, t, (int)(c->layers * params_per_layer(c) + 5));
+    g->params.weights = c->weights;
+    t->activation_dtype = precision_dtype(c->activations);
     g->layer = arena_table(&t->arena, "gpt.layers", c->layers, sizeof(struct gpt_layer));
     struct param_list *p = &g->params;
     g->wte = param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "wte.weight");
@@ -231,5 +233,8 @@ struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const
 {
     struct tensor *x = gpt_hidden(t, g, ids, slots, samples, length);
     tape_enter(t, "head");
-    return tape_leave(t, op_cross_entropy(t, gpt_logits(t, g, x), targets));
+    if (!g->config.chunked_loss)
+        return tape_leave(t, op_cross_entropy(t, gpt_logits(t, g, x), targets));
+    struct tensor *n = block_norm(t, "ln_f", x, g->lnf_w, g->lnf_b);
+    return tape_leave(t, op_linear_cross_entropy(t, n, &g->head->tensor, targets));
 }

@@ -21,6 +21,7 @@ const struct op *const op_registry[] = {
     &op_attention_desc,
     &op_rows_desc,
     &op_cross_entropy_desc,
+    &op_linear_cross_entropy_desc,
     &op_sum_squares_desc,
 };
 const int op_registry_count = COUNT_OF(op_registry);
