@@ -2,7 +2,7 @@
 
 # Options. Objects of different options live in different folders; a change of anything else that
 # reaches a command line (CC, CFLAGS, LDFLAGS) rebuilds.
-BLAS   = openblas# openblas | builtin: no BLAS library at all
+BLAS   = openblas# openblas | builtin: no BLAS library at all | loops: three plain ones, slow
 OMP    = 1#        0: one thread, no OpenMP
 STATIC = 0#        1: a program without shared libraries
 BUILD  = release#  what install, examples and bench use: release | portable (runs on older machines)
@@ -20,14 +20,19 @@ PKG_CONFIG = pkg-config
 
 # ---- what is built ----
 
-BACKENDS := openblas builtin
+BACKENDS := openblas builtin loops
 ifeq ($(filter $(BLAS),$(BACKENDS)),)
 $(error BLAS=$(BLAS): expected one of: $(BACKENDS))
 endif
-NOT_CHOSEN := $(patsubst %,tape/cpu/blas_%.c,$(filter-out $(BLAS),$(BACKENDS)))
 
-LIB_C     := $(filter-out $(NOT_CHOSEN),$(sort $(wildcard tape/*.c tape/ops/*.c tape/cpu/*.c \
-                                                         nn/*.c data/*.c)))
+# A debugger steps through plain loops, unless BLAS= was given.
+BLAS_GIVEN  = $(if $(filter command environment,$(firstword $(origin BLAS))),$(BLAS))
+BLAS_debug  = loops
+blas_of     = $(or $(BLAS_GIVEN),$(BLAS_$(1)),$(BLAS))
+
+ALL_LIB_C := $(sort $(wildcard tape/*.c tape/ops/*.c tape/cpu/*.c nn/*.c data/*.c))
+lib_c_of   = $(filter-out $(patsubst %,tape/cpu/blas_%.c,$(filter-out \
+             $(call blas_of,$(1)),$(BACKENDS))),$(ALL_LIB_C))
 SRC_C     := $(sort $(wildcard src/*.c))
 TEST_C    := $(sort $(wildcard tests/test_*.c))
 EXAMPLE_C := $(sort $(wildcard examples/*.c))
@@ -51,7 +56,7 @@ FLAGS_release  = -O3 $(NATIVE) -g $(OMP_CFLAGS)
 FLAGS_portable = -O3 -g $(OMP_CFLAGS)
 # Never shipped: what training would cost without the exact order of sums (make bench-exact).
 FLAGS_onegemm  = $(FLAGS_release) -DTAPE_ONE_GEMM
-FLAGS_debug    = -O0 -g3 -fno-omit-frame-pointer $(LAWS) -Wno-unknown-pragmas
+FLAGS_debug    = -O0 -g3 -fno-inline -fno-omit-frame-pointer $(LAWS) -Wno-unknown-pragmas
 FLAGS_check    = -O2 -g $(OMP_CFLAGS) $(LAWS) $(WERROR)
 FLAGS_f64      = -O2 -g $(OMP_CFLAGS) -DTAPE_F64 $(LAWS) $(WERROR)
 FLAGS_asan     = -O1 -g -fno-omit-frame-pointer $(SANITIZE) $(LAWS) $(WERROR) -Wno-unknown-pragmas
@@ -93,8 +98,8 @@ BLAS_CFLAGS_openblas = $(call once,BLAS_CFLAGS_openblas,$(patsubst -I%,-isystem 
     $(PKG_CONFIG) --cflags openblas 2>/dev/null || echo $(BREW_BLAS:%=-I%/include))))
 BLAS_LIBS_openblas   = $(call once,BLAS_LIBS_openblas,$(shell \
     $(PKG_CONFIG) --libs openblas 2>/dev/null || echo $(BREW_BLAS:%=-L%/lib) -lopenblas))
-BLAS_CFLAGS = $(BLAS_CFLAGS_$(BLAS))
-BLAS_LIBS   = $(BLAS_LIBS_$(BLAS))
+blas_cflags_of = $(BLAS_CFLAGS_$(call blas_of,$(1)))
+blas_libs_of   = $(BLAS_LIBS_$(call blas_of,$(1)))
 
 CMOCKA_CFLAGS = $(call once,CMOCKA_CFLAGS,$(patsubst -I%,-isystem %,$(shell \
     $(PKG_CONFIG) --cflags cmocka 2>/dev/null)))
@@ -107,28 +112,26 @@ STATIC_LINK   = $(if $(filter 1,$(STATIC)),-static $(STATIC_QUIET))
 STATIC_LIBS   = $(if $(filter 1,$(STATIC)),$(STATIC_FORTRAN) -Wl$(comma)--whole-archive \
                 -lpthread -Wl$(comma)--no-whole-archive)
 STATIC_QUIET  = $(call once,STATIC_QUIET,$(call first_ok,-Wl$(comma)--no-warnings))
-STATIC_FORTRAN = $(if $(BLAS_LIBS),$(call once,STATIC_FORTRAN,$(shell $(call compiles,-static \
-                -lgfortran -lquadmath) && echo -lgfortran -lquadmath)))
+STATIC_FORTRAN = $(if $(call blas_libs_of,release),$(call once,STATIC_FORTRAN,$(shell \
+                $(call compiles,-static -lgfortran -lquadmath) && echo -lgfortran -lquadmath)))
 
 # test_sealed listens to who calls these, where the linker lets it (not Apple's).
 WRAPPED := malloc calloc realloc mmap brk sbrk posix_memalign aligned_alloc step_gradients run_close
 WRAP     = $(call once,WRAP,$(if $(shell $(call compiles,-Wl$(comma)--wrap=malloc) && echo yes),$(WRAPPED:%=-Wl$(comma)--wrap=%)))
 
-LIBS_debug    = $(BLAS_LIBS) $(LDLIBS) -lm
-LIBS_onegemm  = $(LIBS_debug)
-LIBS_check    = $(LIBS_debug)
-LIBS_f64      = $(LIBS_debug)
-LIBS_asan     = $(LIBS_debug)
-LIBS_release  = $(LIBS_debug) $(STATIC_LIBS)
-LIBS_portable = $(LIBS_debug) $(STATIC_LIBS)
+LIBS          = $(call blas_libs_of,$(1)) $(LDLIBS) -lm
+LIBS_release  = $(STATIC_LIBS)
+LIBS_portable = $(STATIC_LIBS)
+libs_of       = $(call LIBS,$(1)) $(LIBS_$(1))
 
 # ---- how: the same rules for every build ----
 
 BUILDS      := release portable debug check f64 asan onegemm
 TEST_BUILDS := check f64 asan
-options     := $(if $(filter builtin,$(BLAS)),-builtin)$(if $(filter 0,$(OMP)),-serial)
+blas         = $(addprefix -,$(filter-out $(or $(BLAS_$(1)),openblas),$(call blas_of,$(1))))
+serial      := $(if $(filter 0,$(OMP)),-serial)
 static      := $(if $(filter 1,$(STATIC)),-static)
-folder       = build/$(1)$(options)$(if $(filter release portable,$(1)),$(static))
+folder       = build/$(1)$(blas)$(serial)$(if $(filter release portable,$(1)),$(static))
 
 ifeq ($(filter $(BUILD),$(BUILDS)),)
 $(error BUILD=$(BUILD): expected one of: $(BUILDS))
@@ -147,22 +150,22 @@ all: deps-quiet
 
 # $(1) build, $(2) its folder
 define rules
-LIB_$(1)   := $$(LIB_C:%.c=$(2)/%.o)
+LIB_$(1)   := $$(patsubst %.c,$(2)/%.o,$$(call lib_c_of,$(1)))
 SRC_$(1)   := $$(SRC_C:%.c=$(2)/%.o)
 TESTS_$(1) := $$(TEST_C:%.c=$(2)/%)
 EXAMPLES_$(1) := $$(EXAMPLE_C:%.c=$(2)/%)
 
 $(2)/flags: FORCE
-	$$(call stamp,$$(CC) $$(BASE) $$(FLAGS_$(1)) $$(BLAS_CFLAGS) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) \
-	    $$(LINK_$(1)) $$(LIBS_$(1)))
+	$$(call stamp,$$(CC) $$(BASE) $$(FLAGS_$(1)) $$(call blas_cflags_of,$(1)) $$(CPPFLAGS) $$(CFLAGS) \
+	    $$(LDFLAGS) $$(LINK_$(1)) $$(call libs_of,$(1)))
 
 $(2)/sources: FORCE
-	$$(call stamp,$$(LIB_C) $$(SRC_C))
+	$$(call stamp,$$(call lib_c_of,$(1)) $$(SRC_C))
 
 $(2)/%.o: %.c $(2)/flags
 	$$(call say,CC $$<$(if $(filter release,$(1)),, ($(1))))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(BASE) $$(FLAGS_$(1)) $$(BLAS_CFLAGS) \
+	$$(Q)$$(CC) $$(BASE) $$(FLAGS_$(1)) $$(call blas_cflags_of,$(1)) \
 	    $$(if $$(filter tests/%,$$<),$$(CMOCKA_CFLAGS)) $$(CPPFLAGS) $$(CFLAGS) -c $$< -o $$@
 
 $(2)/libmemtape.a: $$(LIB_$(1)) $(2)/sources
@@ -172,16 +175,16 @@ $(2)/libmemtape.a: $$(LIB_$(1)) $(2)/sources
 
 $(2)/memtape: $$(SRC_$(1)) $(2)/libmemtape.a
 	$$(call say,LD $$@)
-	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$^ $$(LIBS_$(1)) -o $$@
+	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$^ $$(call libs_of,$(1)) -o $$@
 
 $(2)/tests/test_%: $(2)/tests/test_%.o $$(filter-out %/src/main.o,$$(SRC_$(1))) $(2)/libmemtape.a
 	$$(call say,LD $$@)
 	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$(if $$(filter %/test_sealed,$$@),$$(WRAP)) $$^ \
-	    $$(CMOCKA_LIBS) $$(LIBS_$(1)) -o $$@
+	    $$(CMOCKA_LIBS) $$(call libs_of,$(1)) -o $$@
 
 $(2)/examples/%: $(2)/examples/%.o $(2)/libmemtape.a
 	$$(call say,LD $$@)
-	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$^ $$(LIBS_$(1)) -o $$@
+	$$(Q)$$(CC) $$(LDFLAGS) $$(LINK_$(1)) $$^ $$(call libs_of,$(1)) -o $$@
 
 .SECONDARY: $$(TESTS_$(1):%=%.o) $$(EXAMPLES_$(1):%=%.o)
 
@@ -202,7 +205,9 @@ FORCE:
 
 # Installing comes before anything is asked of the machine, so the work is a make of its own.
 SUBMAKE = $(MAKE) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
-ASK     = CC='$(CC)' BLAS='$(BLAS)' OMP='$(OMP)' STATIC='$(STATIC)' tests/install.sh
+ASK     = CC='$(CC)' BLAS='$(ASK_BLAS)' OMP='$(OMP)' STATIC='$(STATIC)' tests/install.sh
+
+ASK_BLAS = $(BLAS)
 
 deps-quiet: ; @$(ASK) --check
 deps:       ; @$(ASK)
@@ -258,6 +263,8 @@ bench-text: deps-quiet
 	+@$(SUBMAKE) programs
 	@tests/bench_text.sh ./memtape "$(DATA)"
 
+debug gdb: ASK_BLAS = $(call blas_of,debug)
+
 debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
 
@@ -277,8 +284,8 @@ install-files: $(call folder,$(BUILD))/memtape $(call folder,$(BUILD))/libmemtap
 	@for h in $(HEADERS); do \
 	    mkdir -p "$(to)/include/memtape/$$(dirname $$h)" && \
 	    $(call copy,644,$$h,include/memtape/$$h) || exit 1; done
-	@sed -e 's|@PREFIX@|$(subst $(space),\\ ,$(PREFIX))|' -e 's|@LIBS@|$(strip $(BLAS_LIBS) \
-	    $(OMP_LIBS) $(LDLIBS) -lm)|' memtape.pc.in > "$(to)/lib/pkgconfig/memtape.pc"
+	@sed -e 's|@PREFIX@|$(subst $(space),\\ ,$(PREFIX))|' -e 's|@LIBS@|$(strip \
+	    $(call blas_libs_of,$(BUILD)) $(OMP_LIBS) $(LDLIBS) -lm)|' memtape.pc.in > "$(to)/lib/pkgconfig/memtape.pc"
 	@echo 'installed in $(to)'
 
 clean:
@@ -295,7 +302,8 @@ help:
 	@echo 'make debug gdb   a build with plain loops, in the debugger'
 	@echo 'make deps        install the packages that are missing; deps-test: those of the tests too'
 	@echo 'make tidy clean'
-	@echo 'options          BLAS=openblas|builtin OMP=1|0 STATIC=0|1 BUILD=release|portable CC= V=1'
+	@echo 'options          BLAS=openblas|builtin|loops OMP=1|0 STATIC=0|1 BUILD=release|portable'
+	@echo '                 CC= V=1; the debug build uses loops unless BLAS= is given'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
         bench-text bench-exact debug gdb install install-files clean help deps deps-test deps-quiet FORCE

@@ -63,7 +63,7 @@ int main(void)
     struct tensor *b = op_mul(&t, y, &five);
     struct tensor *c = op_add(&t, a, b);
     printf("x = %g, y = %g, c = %g\n", (double)x.data[0], (double)y->data[0], (double)c->data[0]);
-    tape_leave(&t, NULL); // the scope lets go of a, b and c; y stays, because backward reads it
+    tape_leave(&t, NULL); // the scope lets go of all: only the gradient of a constant would read y
 
     show_tape(&t);
     printf("still there: y %s, a %s, b %s, c %s\n", y->data != NULL ? "yes" : "no",

@@ -97,7 +97,7 @@ int main(void)
         struct tensor *loss = op_cross_entropy(&t, mlp_logits(&m, &t, &x), arm_of);
         tape_leave(&t, NULL);
         tape_backward(&t, loss, (real)1 / POINTS);
-        optimizer_update(&adamw, &m.params, step, 0.01, 0); // the last number: for clipping
+        optimizer_update(&adamw, &m.params, &t, step, 0.01, 0); // the last number: for clipping
     }
     printf("after %d steps: %d right\n", STEPS, evaluate(&m, &t, &x, arm_of));
     tape_close(&t);

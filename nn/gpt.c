@@ -102,8 +102,8 @@ bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_s
     if (!check_bytes("the hidden layer of an MLP", "micro-batch, seq or width", 4 * width * tokens,
                      e) ||
         !check_bytes("attention's scores", "micro-batch or seq", scores, e) ||
-        !check_bytes("the logits", "micro-batch, seq or vocab",
-                     (double)samples * (double)predicted * vocab, e))
+        !check_bytes("the logits", "micro-batch, seq or vocab, or --loss chunked",
+                     c->chunked_loss ? 0 : (double)samples * (double)predicted * vocab, e))
         return false;
     double per_token = 2 * width * vocab + layers * (24 * width * width + 16 * width * time) +
                        100 * (layers * width + vocab) +
@@ -130,6 +130,9 @@ bool gpt_config_check(const struct gpt_config *c, struct error *e)
                       (long long)((c->width / c->heads + 1) * c->heads));
     if (!(c->dropout >= 0 && c->dropout < 1))
         return refuse(e, "dropout %g: expected at least 0 and below 1", c->dropout);
+    if (c->chunked_loss && c->lora.rank > 0 && c->lora.targets & LORA_HEAD)
+        return refuse(e, "a chunked loss has no place for adapters of the head: leave head out of "
+                         "the lora targets, or take the plain loss");
     return check_weights(c, e) && lora_config_check(&c->lora, c->width, e);
 }
 
@@ -247,6 +250,8 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     *g = (struct gpt){.config = *c};
     params_open(&g->params, t,
                 (int)(c->layers * params_per_layer(c) + 5 + lora_param_count(&c->lora, LORA_HEAD)));
+    g->params.weights = c->weights;
+    t->activation_dtype = precision_dtype(c->activations);
     g->layer = arena_table(&t->arena, "gpt.layers", c->layers, sizeof(struct gpt_layer));
     struct param_list *p = &g->params;
     g->wte = param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "wte.weight");
@@ -287,5 +292,8 @@ struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const
 {
     struct tensor *x = gpt_hidden(t, g, ids, slots, samples, length);
     tape_enter(t, "head");
-    return tape_leave(t, op_cross_entropy(t, gpt_logits(t, g, x), targets));
+    if (!g->config.chunked_loss)
+        return tape_leave(t, op_cross_entropy(t, gpt_logits(t, g, x), targets));
+    struct tensor *n = block_norm(t, "ln_f", x, g->lnf_w, g->lnf_b);
+    return tape_leave(t, op_linear_cross_entropy(t, n, &g->head->tensor, targets));
 }

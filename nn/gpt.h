@@ -24,6 +24,9 @@ struct gpt_config {
     enum tape_policy checkpoint;   // of every checkpoint segment ...
     const unsigned char *policies; // ... or one enum tape_policy for each; NULL: the one above
     bool half_segments;            // attention and MLP of a block are a segment each
+    bool chunked_loss;             // the logits never exist whole: op_linear_cross_entropy
+    enum precision weights;        // how they are stored ...
+    enum precision activations;    // ... and what ops make, gradients of activations included
     struct lora_config lora;       // adapters; all else is then frozen
 };
 

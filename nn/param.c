@@ -56,13 +56,17 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
 static void start(struct param *p, uint64_t key)
 {
     int64_t n = tensor_count(&p->tensor);
-    struct array to = array_of(p->tensor.data, p->tensor.dtype);
+    struct array weights = array_of(p->tensor.data, p->tensor.dtype);
+    bool has_master = p->master.data != NULL;
+    struct array to = has_master ? array_of(p->master.data, DTYPE_REAL) : weights;
     if (p->start == PARAM_NORMAL)
         update_fill_normal(to, n, key, p->deviation);
     else if (p->start == PARAM_UNIFORM)
         update_fill_uniform(to, n, key, p->deviation);
     else
         update_fill(to, n, p->start == PARAM_ONES ? 1 : 0);
+    if (has_master)
+        update_copy(weights, to, n);
 }
 
 void params_start(struct param_list *l, struct tape *t, uint64_t seed)

@@ -4,7 +4,7 @@
 
 #include "tape/tape.h"
 
-enum { PARAM_NAME_BYTES = 40 };
+enum { PARAM_NAME_BYTES = 40, PARAM_STATES = 4 };
 
 // How numbers are stored. Arithmetic is done in real whatever this says.
 enum precision { PRECISION_REAL, PRECISION_BF16, PRECISION_COUNT };
@@ -16,11 +16,14 @@ enum param_start { PARAM_ZEROS, PARAM_ONES, PARAM_NORMAL, PARAM_UNIFORM };
 
 struct param {
     struct tensor tensor; // weights and gradient
-    struct tensor m, v;   // AdamW's moments; data NULL without
-    bool is_frozen;       // no gradient, no state
-    bool decays;          // weight decay: matrices and embeddings, not biases and norms
-    bool is_adapter;      // LoRA's: the base's file has none
-    bool is_left_out;     // of snapshots: what adapters leave as the base's file has it
+    struct tensor master; // the weights as reals, if bf16 ones are trained; data NULL without
+    // What the optimizer keeps, as stored: data NULL without. A state's name is what follows the
+    // parameter's: ".m", ".v", ".m.absmax". Placed by optimizer_init, and so is the master.
+    struct tensor state[PARAM_STATES];
+    bool is_frozen;   // no gradient, no master, no state
+    bool decays;      // weight decay: matrices and embeddings, not biases and norms
+    bool is_adapter;  // LoRA's: the base's file has none
+    bool is_left_out; // of snapshots: what adapters leave as the base's file has it
     enum param_start start;
     double deviation;            // of PARAM_NORMAL; of PARAM_UNIFORM the largest
     char name[PARAM_NAME_BYTES]; // "h.0.attn.c_attn.weight"
@@ -41,7 +44,8 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
                         enum param_start start, double deviation, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
-// The weights that training starts from: a function of (seed, place in the list, element).
+// The weights that training starts from: a function of (seed, place in the list, element). Masters
+// that are there get them whole, and bf16 weights rounded.
 void params_start(struct param_list *l, struct tape *t, uint64_t seed);
 void params_start_adapters(struct param_list *l, struct tape *t, uint64_t seed); // of those alone
 

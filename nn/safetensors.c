@@ -237,37 +237,51 @@ bool safetensors_read_bytes(const struct safetensors *f, const struct safetensor
     return read_at(f, f->data_start + t->begin, out, t->end - t->begin, e);
 }
 
-// The width that real has not, through a chunk on the stack.
-static bool read_other_width(const struct safetensors *f, const struct safetensors_tensor *t,
-                             real *out, struct error *e)
+// What `out` is not stored as, through reals on the stack.
+static bool read_converted(const struct safetensors *f, const struct safetensors_tensor *t,
+                           struct array out, struct error *e)
 {
+    enum { COUNT = SAFETENSORS_CHUNK_BYTES / sizeof(double) };
     union {
-        float f32[SAFETENSORS_CHUNK_BYTES / sizeof(float)];
-        double f64[SAFETENSORS_CHUNK_BYTES / sizeof(double)];
+        float f32[COUNT];
+        double f64[COUNT];
+        bf16 b16[COUNT];
     } chunk;
+    real room[COUNT];
     int64_t width = dtype_bytes(t->dtype), count = safetensors_count(t);
     for (int64_t first = 0, n; first < count; first += n) {
-        n = count - first < SAFETENSORS_CHUNK_BYTES / width ? count - first
-                                                            : SAFETENSORS_CHUNK_BYTES / width;
+        n = count - first < COUNT ? count - first : COUNT;
         if (!read_at(f, f->data_start + t->begin + first * width, &chunk, n * width, e))
             return false;
+        real *to = array_open(out, first, n, false, room);
+        const real *wide = to;
+        if (t->dtype == DTYPE_BF16)
+            wide = array_read(array_of(chunk.b16, DTYPE_BF16), 0, n, room);
         for (int64_t i = 0; i < n; i++)
-            out[first + i] = t->dtype == DTYPE_F32 ? (real)chunk.f32[i] : (real)chunk.f64[i];
+            to[i] = t->dtype == DTYPE_F32   ? (real)chunk.f32[i]
+                    : t->dtype == DTYPE_F64 ? (real)chunk.f64[i]
+                                            : wide[i];
+        array_close(out, first, n, to);
     }
     return true;
+}
+
+bool safetensors_read_array(const struct safetensors *f, const struct safetensors_tensor *t,
+                            struct array out, struct error *e)
+{
+    char path[SAFETENSORS_SHOWN_BYTES], name[SAFETENSORS_SHOWN_BYTES];
+    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F64 && t->dtype != DTYPE_BF16)
+        return refuse(e, "'%s': tensor '%s': got dtype %s, expected F32, F64 or BF16",
+                      safetensors_shown(f->path, path), safetensors_shown(t->name, name),
+                      safetensors_dtype[t->dtype]);
+    return t->dtype == out.dtype ? safetensors_read_bytes(f, t, out.at, e)
+                                 : read_converted(f, t, out, e);
 }
 
 bool safetensors_read(const struct safetensors *f, const struct safetensors_tensor *t, real *out,
                       struct error *e)
 {
-    char path[SAFETENSORS_SHOWN_BYTES], name[SAFETENSORS_SHOWN_BYTES];
-    if (t->dtype == DTYPE_REAL)
-        return safetensors_read_bytes(f, t, out, e);
-    if (t->dtype == DTYPE_F32 || t->dtype == DTYPE_F64)
-        return read_other_width(f, t, out, e);
-    return refuse(e, "'%s': tensor '%s': got dtype %s, expected F32 or F64",
-                  safetensors_shown(f->path, path), safetensors_shown(t->name, name),
-                  safetensors_dtype[t->dtype]);
+    return safetensors_read_array(f, t, array_of(out, DTYPE_REAL), e);
 }
 
 bool safetensors_hash(const struct safetensors *f, uint64_t *hash, struct error *e)

@@ -7,13 +7,13 @@
 // strings to strings.
 //
 // A reader refuses, in one line that names the file, the tensor, what it got and what it expected,
-// whatever breaks that, and what it cannot hold: dtypes other than F32, F64, I32 and U8, more than
-// SAFETENSORS_DIMS dimensions, a header above SAFETENSORS_HEADER_BYTES. It allocates in proportion
-// to a header that is really there, never to a number that a file claims.
+// whatever breaks that, and what it cannot hold: dtypes other than F32, F64, BF16, I32 and U8, more
+// than SAFETENSORS_DIMS dimensions, a header above SAFETENSORS_HEADER_BYTES. It allocates in
+// proportion to a header that is really there, never to a number that a file claims.
 #ifndef NN_SAFETENSORS_H
 #define NN_SAFETENSORS_H
 
-#include "tape/base.h"
+#include "tape/array.h"
 
 enum {
     SAFETENSORS_DIMS = 8,
@@ -33,6 +33,7 @@ struct safetensors_entry {
     int dim_count;      // 0: one element
     const int64_t *dim; // a 0 among them: no elements
     const void *data;
+    bool widens; // data are bf16, dtype is that of reals: as which they are written
 };
 
 // Entry i of a file, the same every time it is asked: once to measure the header, once to write
@@ -83,9 +84,12 @@ int64_t safetensors_count(const struct safetensors_tensor *t); // elements
 // All elements, as they are, into end - begin bytes.
 bool safetensors_read_bytes(const struct safetensors *f, const struct safetensors_tensor *t,
                             void *out, struct error *e);
-// F32 and F64 alike, rounded to nearest if real is the smaller; other dtypes are refused.
+// F32, F64 and BF16 alike, rounded to nearest if `out` holds less; other dtypes are refused. As
+// reals, or as `out` stores them.
 bool safetensors_read(const struct safetensors *f, const struct safetensors_tensor *t, real *out,
                       struct error *e);
+bool safetensors_read_array(const struct safetensors *f, const struct safetensors_tensor *t,
+                            struct array out, struct error *e);
 
 // 64 bits of all data, header aside: enough to tell files apart by accident, not by intent.
 bool safetensors_hash(const struct safetensors *f, uint64_t *hash, struct error *e);

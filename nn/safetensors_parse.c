@@ -250,7 +250,7 @@ static bool dtype_field(struct parser *p, enum dtype *dtype)
         if (strcmp(text, safetensors_dtype[i]) == 0)
             return true;
     }
-    return fail_tensor(p, "got dtype '%s', expected F32, F64, I32 or U8",
+    return fail_tensor(p, "got dtype '%s', expected F32, F64, BF16, I32 or U8",
                        safetensors_shown(text, shown));
 }
 

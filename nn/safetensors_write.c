@@ -166,11 +166,27 @@ static bool put_header(struct sink *s, const struct job *j)
     return put_text(s, "}") && sink_flush(s);
 }
 
+static bool write_widened(struct sink *s, const struct safetensors_entry *x)
+{
+    real room[ARRAY_PIECE];
+    CHECK(x->dtype == DTYPE_REAL);
+    int64_t count = entry_bytes(x) / (int64_t)sizeof(real);
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+        int64_t n = array_piece(at, count);
+        const real *wide = array_read(array_of(x->data, DTYPE_BF16), at, n, room);
+        if (!write_all(s, wide, n * (int64_t)sizeof(real)))
+            return false;
+    }
+    return true;
+}
+
 static bool write_data(struct sink *s, const struct job *j)
 {
     for (int64_t i = 0; i < j->count; i++) {
         struct safetensors_entry x = j->entry(j->user, i);
-        if (x.name != NULL && !write_all(s, x.data, entry_bytes(&x)))
+        if (x.name == NULL)
+            continue;
+        if (!(x.widens ? write_widened(s, &x) : write_all(s, x.data, entry_bytes(&x))))
             return false;
     }
     return true;

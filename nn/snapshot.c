@@ -16,17 +16,17 @@
 enum { PATH_BYTES = SNAPSHOT_PATH_BYTES };
 
 static const char format_name[] = "memtape";
-static const char format_version[] = "1";
+static const char format_version[] = "2";
 
 // ---- what the files hold ---------------------------------------------------------------
 
 static struct safetensors_entry entry_of(const struct param *p, const char *suffix,
-                                         const struct tensor *x, const real *data)
+                                         const struct tensor *x, const real *data, enum dtype dtype)
 {
-    CHECK(tensor_is_contiguous(x));
+    CHECK(data == NULL || tensor_is_contiguous(x));
     return (struct safetensors_entry){.name = data != NULL ? p->name : NULL,
                                       .suffix = suffix,
-                                      .dtype = DTYPE_REAL,
+                                      .dtype = dtype,
                                       .dim_count = x->dim_count,
                                       .dim = x->dim,
                                       .data = data};
@@ -35,26 +35,31 @@ static struct safetensors_entry entry_of(const struct param *p, const char *suff
 static struct safetensors_entry weight_entry(const void *user, int64_t i)
 {
     const struct param *p = &((const struct param_list *)user)->param[i];
-    return entry_of(p, NULL, &p->tensor, p->is_left_out ? NULL : p->tensor.data);
+    return entry_of(p, NULL, &p->tensor, p->is_left_out ? NULL : p->tensor.data, p->tensor.dtype);
 }
 
 static struct safetensors_entry base_entry(const void *user, int64_t i)
 {
     const struct param *p = &((const struct param_list *)user)->param[i];
-    return entry_of(p, NULL, &p->tensor, p->is_adapter ? NULL : p->tensor.data);
+    return entry_of(p, NULL, &p->tensor, p->is_adapter ? NULL : p->tensor.data, p->tensor.dtype);
 }
 
 static struct safetensors_entry gradient_entry(const void *user, int64_t i)
 {
     const struct param *p = &((const struct param_list *)user)->param[i];
-    return entry_of(p, NULL, &p->tensor, p->tensor.grad);
+    struct safetensors_entry x = entry_of(p, NULL, &p->tensor, p->tensor.grad, DTYPE_REAL);
+    x.widens = p->tensor.grad_dtype == DTYPE_BF16;
+    return x;
 }
 
-static struct safetensors_entry moment_entry(const void *user, int64_t i)
+enum { STATE_ENTRIES = PARAM_STATES + 1 }; // of a parameter: its master and its states
+
+static struct safetensors_entry state_entry(const void *user, int64_t i)
 {
-    const struct param *p = &((const struct param_list *)user)->param[i / 2];
-    const struct tensor *x = i % 2 == 0 ? &p->m : &p->v;
-    return entry_of(p, i % 2 == 0 ? ".m" : ".v", &p->tensor, x->data);
+    const struct param *p = &((const struct param_list *)user)->param[i / STATE_ENTRIES];
+    int64_t k = i % STATE_ENTRIES;
+    const struct tensor *x = k == 0 ? &p->master : &p->state[k - 1];
+    return entry_of(p, x->name, x, x->data, x->dtype);
 }
 
 static const struct {
@@ -128,7 +133,7 @@ static bool write_model(const char *path, const struct snapshot_info *info,
         {"format", format_name},
         {"version", format_version},
         {"step", step},
-        {"dtype", dtype_name(DTYPE_REAL)},
+        {"dtype", precision_name(params->weights)},
         {"bias", yes_no(c->bias)},
         {"tie", yes_no(c->tie)},
         {"dropout", text_from_double(c->dropout, dropout)},
@@ -155,8 +160,8 @@ static bool write_optimizer(const char *path, const struct snapshot_info *info,
         {"step", step},
         {"optimizer", info->optimizer},
     };
-    return safetensors_write(path, moment_entry, params, 2 * (int64_t)params->count, pair,
-                             COUNT_OF(pair), e);
+    return safetensors_write(path, state_entry, params, STATE_ENTRIES * (int64_t)params->count,
+                             pair, COUNT_OF(pair), e);
 }
 
 bool snapshot_write_gradients(const char *path, const struct param_list *params, struct error *e)
@@ -220,6 +225,13 @@ static bool get_text(const struct safetensors *f, const char *key, char *out, si
         return fail_value(f, key, value, "a text that is not longer than ours", e);
     memcpy(out, value, strlen(value) + 1);
     return true;
+}
+
+static enum precision precision_of(const struct safetensors *f)
+{
+    const char *value = safetensors_metadata(f, "dtype");
+    bool is_bf16 = value != NULL && strcmp(value, precision_name(PRECISION_BF16)) == 0;
+    return is_bf16 ? PRECISION_BF16 : PRECISION_REAL;
 }
 
 static bool get_config(const struct safetensors *f, struct gpt_config *c, struct error *e)
@@ -294,6 +306,12 @@ static bool check_config(const struct safetensors *f, const struct gpt_config *c
     return refuse(e, "'%s': %.600s", safetensors_shown(f->path, path), inner.text);
 }
 
+// 1: all weights and states are reals, and so read as what they are now.
+static bool is_known_version(const char *version)
+{
+    return strcmp(version, "1") == 0 || strcmp(version, format_version) == 0;
+}
+
 static bool open_part(struct safetensors *f, const char *dir, enum snapshot_file file,
                       struct error *e)
 {
@@ -305,8 +323,8 @@ static bool open_part(struct safetensors *f, const char *dir, enum snapshot_file
     bool ok = true;
     if (format == NULL || strcmp(format, format_name) != 0)
         ok = fail_value(f, "format", format, "memtape", e);
-    else if (version == NULL || strcmp(version, format_version) != 0)
-        ok = fail_value(f, "version", version, "1: try a newer memtape", e);
+    else if (version == NULL || !is_known_version(version))
+        ok = fail_value(f, "version", version, "1 or 2: try a newer memtape", e);
     if (!ok)
         safetensors_close(f);
     return ok;
@@ -347,6 +365,7 @@ bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct erro
     *info = (struct snapshot_info){.step = 0};
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
+    info->weights = precision_of(&f);
     bool ok = get_int(&f, "step", &info->step, e) && get_config(&f, &info->model, e) &&
               get_adapters(&f, info, e) && check_config(&f, &info->model, e) &&
               get_text(&f, "tokenizer", info->tokenizer, sizeof(info->tokenizer), e);
@@ -356,11 +375,22 @@ bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct erro
 
 // ---- tensors ---------------------------------------------------------------------------
 
+// Weights are rounded or widened. Reals may be of another build; what else an optimizer keeps has
+// one meaning in its own dtype alone.
+static bool fits(enum dtype got, enum dtype expected, bool is_weight)
+{
+    bool is_real = got == DTYPE_F32 || got == DTYPE_F64;
+    if (is_weight)
+        return is_real || got == DTYPE_BF16;
+    return got == expected || (is_real && expected == DTYPE_REAL);
+}
+
 static bool check_tensor(const struct safetensors *f, const struct safetensors_entry *x,
                          const struct safetensors_tensor **found, struct error *e)
 {
+    bool is_weight = x->suffix == NULL;
     char path[SAFETENSORS_SHOWN_BYTES], got[SAFETENSORS_SHOWN_BYTES], want[SAFETENSORS_SHOWN_BYTES];
-    char name[PARAM_NAME_BYTES + 8];
+    char name[PARAM_NAME_BYTES + 16];
     snprintf(name, sizeof(name), "%s%s", x->name, x->suffix != NULL ? x->suffix : "");
     const struct safetensors_tensor *t = *found = safetensors_find(f, name);
     safetensors_shown(f->path, path);
@@ -373,10 +403,13 @@ static bool check_tensor(const struct safetensors *f, const struct safetensors_e
     if (!same)
         return refuse(e, "'%s': tensor '%s': got shape %s, expected %s", path, name,
                       safetensors_shape_text(t->dim_count, t->dim, got), want);
-    if (t->dtype == DTYPE_F32 || t->dtype == DTYPE_F64)
+    if (fits(t->dtype, x->dtype, is_weight))
         return true;
-    return refuse(e, "'%s': tensor '%s': got dtype %s, expected f32 or f64", path, name,
-                  dtype_name(t->dtype));
+    return refuse(e, "'%s': tensor '%s': got dtype %s, expected %s", path, name,
+                  dtype_name(t->dtype),
+                  is_weight                ? "f32, f64 or bf16"
+                  : x->dtype == DTYPE_REAL ? "f32 or f64"
+                                           : dtype_name(x->dtype));
 }
 
 static bool is_expected(const char *name, safetensors_entry_fn *entry, const void *user,
@@ -405,6 +438,15 @@ static bool fail_unknown(const struct safetensors *f, safetensors_entry_fn *entr
                   safetensors_shown(f->path, path), safetensors_shown(f->tensor[i].name, name));
 }
 
+static bool read_tensor(const struct safetensors *f, const struct safetensors_tensor *t,
+                        const struct safetensors_entry *x, struct error *e)
+{
+    void *out = (void *)(uintptr_t)x->data; // the caller's params are not const
+    if (x->dtype == DTYPE_U8)
+        return safetensors_read_bytes(f, t, out, e);
+    return safetensors_read_array(f, t, array_of(out, x->dtype), e);
+}
+
 // Every tensor is checked before the first is read.
 static bool read_tensors(const struct safetensors *f, safetensors_entry_fn *entry, const void *user,
                          int64_t count, struct error *e)
@@ -421,11 +463,23 @@ static bool read_tensors(const struct safetensors *f, safetensors_entry_fn *entr
         return fail_unknown(f, entry, user, count, e);
     for (int64_t i = 0; i < count; i++) {
         struct safetensors_entry x = entry(user, i);
-        if (x.name != NULL &&
-            (!check_tensor(f, &x, &t, e) || !safetensors_read(f, t, (real *)x.data, e)))
+        if (x.name != NULL && (!check_tensor(f, &x, &t, e) || !read_tensor(f, t, &x, e)))
             return false;
     }
     return true;
+}
+
+// A master gets all that the file says. What is left out of a snapshot is frozen and has none.
+static bool read_masters(const struct safetensors *f, struct param_list *params, bool of_adapters,
+                         struct error *e)
+{
+    bool ok = true;
+    for (int i = 0; ok && i < params->count; i++) {
+        struct param *p = &params->param[i];
+        if (p->master.data != NULL && (of_adapters || !p->is_adapter))
+            ok = safetensors_read(f, safetensors_find(f, p->name), p->master.data, e);
+    }
+    return ok;
 }
 
 bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e)
@@ -433,7 +487,8 @@ bool snapshot_read_weights(const char *dir, struct param_list *params, struct er
     struct safetensors f;
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
-    bool ok = read_tensors(&f, weight_entry, params, params->count, e);
+    bool ok = read_tensors(&f, weight_entry, params, params->count, e) &&
+              read_masters(&f, params, true, e);
     safetensors_close(&f);
     return ok;
 }
@@ -443,7 +498,8 @@ bool snapshot_read_base(const char *dir, struct param_list *params, struct error
     struct safetensors f;
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
-    bool ok = read_tensors(&f, base_entry, params, params->count, e);
+    bool ok = read_tensors(&f, base_entry, params, params->count, e) &&
+              read_masters(&f, params, false, e);
     safetensors_close(&f);
     return ok;
 }
@@ -483,7 +539,7 @@ bool snapshot_read_optimizer(const char *dir, struct param_list *params, int64_t
     bool ok = check_step(&f, step, e);
     if (ok && (name == NULL || strcmp(name, optimizer) != 0))
         ok = fail_value(&f, "optimizer", name, optimizer, e);
-    ok = ok && read_tensors(&f, moment_entry, params, 2 * (int64_t)params->count, e);
+    ok = ok && read_tensors(&f, state_entry, params, STATE_ENTRIES * (int64_t)params->count, e);
     safetensors_close(&f);
     return ok;
 }

@@ -2,11 +2,15 @@
 //
 // A snapshot is a directory that holds two safetensors files and nothing else:
 //
-//   model.safetensors      weights by their parameter's name; metadata: format, version, step,
-//                          tokenizer and struct gpt_config, but for how segments are cut and which
-//                          policy each of them has: the next run decides that anew
-//   optimizer.safetensors  NAME.m and NAME.v for adamw, no tensor for sgd; metadata: format,
-//                          version, step, optimizer
+//   model.safetensors      weights by their parameter's name, as they are stored (F32 or BF16);
+//                          metadata: format, version, step, dtype, tokenizer and struct
+//                          gpt_config, but for how segments are cut and which policy each of them
+//                          has: the next run decides that anew
+//   optimizer.safetensors  what it keeps, as it is stored: NAME.m and NAME.v for adamw, no tensor
+//                          for sgd (nn/optimizer.c lists them all); NAME.master if weights are
+//                          BF16; metadata: format, version, step, optimizer
+//
+// Version 1 knew F32 alone. Its snapshots are read as if they were of version 2.
 //
 // Of a model with adapters the first holds adapters, and biases if those are trained, and no more;
 // its metadata say how they adapt, and which base: where it stands, and a hash of its weights.
@@ -46,6 +50,7 @@ struct snapshot_base {
 struct snapshot_info {
     struct gpt_config model;
     struct snapshot_base base;                // of adapters
+    enum precision weights;                   // that the file's are stored in; for a reader
     int64_t step;                             // optimizer steps taken
     char optimizer[SNAPSHOT_OPTIMIZER_BYTES]; // "" read from a snapshot without an optimizer file
     char tokenizer[SNAPSHOT_TOKENIZER_BYTES]; // the caller's text, UTF-8
@@ -59,14 +64,16 @@ bool snapshot_write(const char *dir, const struct snapshot_info *info,
 
 // Reading allocates: before training. The parameters are those of info->model, in place but
 // without values; a tensor that is missing, of another shape or unknown to the model is refused
-// before any value is read.
+// before any value is read. Weights are rounded or widened into what the parameters are stored as;
+// masters then hold what the file says, until the optimizer's file says more.
 bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct error *e);
 bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e);
 // All but the adapters, from another snapshot.
 bool snapshot_read_base(const char *dir, struct param_list *params, struct error *e);
 // Where it stands and what it hashes to; refused if a snapshot could not name it.
 bool snapshot_find_base(const char *dir, struct snapshot_base *base, struct error *e);
-// Into m and v where there are any. step, optimizer: what the model file and the caller say.
+// Into masters and states where there are any. step, optimizer: what the model file and the caller
+// say.
 bool snapshot_read_optimizer(const char *dir, struct param_list *params, int64_t step,
                              const char *optimizer, struct error *e);
 

@@ -1,5 +1,6 @@
 #include "nn/step.h"
 
+#include "tape/array.h"
 #include "tape/cpu/vec.h"
 #include "tape/rng.h"
 
@@ -39,6 +40,7 @@ void step_init(struct step *s, struct tape *t, struct gpt *g, const struct step_
 {
     *s = (struct step){.config = *c, .gpt = g};
     if (trains) {
+        g->params.gradients = c->gradients;
         params_add_grads(&g->params, t);
         optimizer_init(&c->optimizer, &g->params, t);
     }
@@ -84,7 +86,7 @@ static bool check_batch(struct step *s, struct step_result *r, struct error *e)
                                     (long long)(c->batch * c->seq));
 }
 
-// ---- the tied table has a gradient per use ---------------------------------------------
+// ---- the token table has a gradient of its own -----------------------------------------
 
 // Slots are given to the ids that occur, in the order of the ids. `at` is scratch of vocab numbers.
 static void assign_slots(struct step *s, int32_t *at)
@@ -103,9 +105,16 @@ static void assign_slots(struct step *s, int32_t *at)
         s->slots[i] = at[s->tokens[i]];
 }
 
-// Head and embedding both add to wte's gradient. In one accumulator the split into micro-batches
-// would decide how their sums interleave; so the embedding has its own until the batch is done,
-// with a row for each id, or for each position if those are fewer.
+// If the head is wte, head and embedding both add to its gradient. In one accumulator the split
+// into micro-batches would decide how their sums interleave; so the embedding has its own until the
+// batch is done, of reals, with a row for each id, or for each position if those are fewer. A
+// gradient stored as bf16 is then also rounded once, and not at each occurrence of an id.
+static bool embedding_is_apart(const struct step *s)
+{
+    const struct tensor *wte = &s->gpt->wte->tensor;
+    return wte->wants_grad && (s->gpt->config.tie || wte->grad_dtype != DTYPE_REAL);
+}
+
 static void open_embedding_gradient(struct step *s, struct tape *t)
 {
     struct tensor *wte = &s->gpt->wte->tensor;
@@ -122,6 +131,7 @@ static void open_embedding_gradient(struct step *s, struct tape *t)
         arena_give(&t->arena, at);
     }
     s->embedding = *wte;
+    s->embedding.grad_dtype = DTYPE_REAL;
     struct ledger_label label = {.name = "wte.weight.grad.embedding",
                                  .category = LEDGER_WORKSPACE,
                                  .dtype = DTYPE_REAL,
@@ -135,6 +145,16 @@ static void open_embedding_gradient(struct step *s, struct tape *t)
     s->gpt->token_table = &s->embedding;
 }
 
+static void add_row(struct array to, int64_t from, const real *x, int64_t count)
+{
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+        int64_t n = array_piece(at, count);
+        real room[ARRAY_PIECE], *sum = array_open(to, from + at, n, true, room);
+        vec_add_to(sum, x + at, n);
+        array_close(to, from + at, n, sum);
+    }
+}
+
 static void join_embedding_gradient(struct step *s, struct tape *t)
 {
     struct tensor *wte = &s->gpt->wte->tensor;
@@ -142,7 +162,8 @@ static void join_embedding_gradient(struct step *s, struct tape *t)
     int64_t rows = s->slots != NULL ? s->slot_count : wte->dim[0];
     for (int64_t i = 0; !tape_is_dry(t) && i < rows; i++) {
         int64_t id = s->slots != NULL ? s->slot_ids[i] : i;
-        vec_add_to(wte->grad + id * cols, s->embedding.grad + i * cols, cols);
+        add_row(array_of(wte->grad, wte->grad_dtype), id * cols, s->embedding.grad + i * cols,
+                cols);
     }
     arena_give(&t->arena, s->embedding.grad);
     if (s->slots != NULL) {
@@ -205,8 +226,8 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
     ledger_enter_phase(&t->arena.ledger, PHASE_FORWARD);
     s->gpt->dropout_key = rng_key(rng_key(c->seed, RNG_DROPOUT), (uint64_t)(s->steps_done + 1));
     params_zero_grads(&s->gpt->params, t);
-    bool has_two_uses = s->gpt->config.tie && !s->gpt->wte->is_frozen;
-    if (has_two_uses)
+    bool apart = embedding_is_apart(s);
+    if (apart)
         open_embedding_gradient(s, t);
     for (int64_t first = 0, times = repeats(s, t); first < c->batch; times = 1) {
         int64_t before[PHASE_COUNT][COST_COUNT];
@@ -216,7 +237,7 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
         count_again(t, before, times);
         first += times * c->micro_batch;
     }
-    if (has_two_uses)
+    if (apart)
         join_embedding_gradient(s, t);
     r->loss = r->counted > 0 ? r->loss / (double)r->counted : 0;
     return true;
@@ -228,10 +249,9 @@ void step_update(struct step *s, struct tape *t, struct step_result *r)
     enum ledger_phase before = ledger_enter_phase(&t->arena.ledger, PHASE_UPDATE);
     int64_t step = ++s->steps_done;
     r->rate = schedule_rate(&c->schedule, step);
-    if (!tape_is_dry(t)) {
+    if (!tape_is_dry(t))
         r->gradient_norm = optimizer_gradient_norm(&s->gpt->params);
-        optimizer_update(&c->optimizer, &s->gpt->params, step, r->rate, r->gradient_norm);
-    }
+    optimizer_update(&c->optimizer, &s->gpt->params, t, step, r->rate, r->gradient_norm);
     ledger_enter_phase(&t->arena.ledger, before);
 }
 

@@ -13,11 +13,12 @@
 #include "nn/schedule.h"
 
 struct step_config {
-    int64_t batch;       // sequences of one optimizer step: the effective batch
-    int64_t micro_batch; // sequences of one forward; the last one may be smaller
-    int64_t seq;         // T
-    uint64_t seed;       // of dropout
-    bool is_sketch;      // dry only: of equal micro-batches one is run and counted for all
+    int64_t batch;            // sequences of one optimizer step: the effective batch
+    int64_t micro_batch;      // sequences of one forward; the last one may be smaller
+    int64_t seq;              // T
+    uint64_t seed;            // of dropout
+    enum precision gradients; // of parameters
+    bool is_sketch;           // dry only: of equal micro-batches one is run and counted for all
     struct optimizer_config optimizer;
     struct schedule schedule;
 };

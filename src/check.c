@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const subject_names[CHECK_SUBJECTS] = {"gradient", "weight", "m", "v"};
+static const char *subject_name(const struct param *p, enum check_subject s)
+{
+    static const char *const name[CHECK_STATE] = {"gradient", "weight", "master"};
+    return s < CHECK_STATE ? name[s] : p->state[s - CHECK_STATE].name + 1; // without the point
+}
 
 // ---- comparing -------------------------------------------------------------------------
 
@@ -31,13 +35,31 @@ static void note(struct check_difference *d, double a, double b)
         d->largest_relative = relative;
 }
 
-struct check_difference check_compare(const real *x, const real *reference, int64_t n)
+static void copy_out(real *to, struct array x, int64_t from, int64_t count)
 {
-    struct check_difference d = {
-        .elements = n, .norm = check_norm(x, n), .reference_norm = check_norm(reference, n)};
-    for (int64_t i = 0; i < n; i++)
-        if (memcmp(&x[i], &reference[i], sizeof(real)) != 0)
-            note(&d, (double)x[i], (double)reference[i]);
+    real room[ARRAY_PIECE];
+    if (x.dtype == DTYPE_U8)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (real)((const uint8_t *)x.at)[from + i];
+    else
+        memcpy(to, array_read(x, from, count, room), (size_t)count * sizeof(real));
+}
+
+struct check_difference check_compare(struct array x, const real *reference, int64_t n)
+{
+    struct check_difference d = {.elements = n, .reference_norm = check_norm(reference, n)};
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        real y[ARRAY_PIECE];
+        int64_t count = array_piece(at, n);
+        copy_out(y, x, at, count);
+        for (int64_t i = 0; i < count; i++) {
+            sum += (double)y[i] * (double)y[i];
+            if (memcmp(&y[i], &reference[at + i], sizeof(real)) != 0)
+                note(&d, (double)y[i], (double)reference[at + i]);
+        }
+    }
+    d.norm = sqrt(sum);
     return d;
 }
 
@@ -50,14 +72,17 @@ void check_compare_number(struct check_difference *d, double x, double reference
         note(d, x, reference);
 }
 
-static const real *subject_of(const struct param *p, enum check_subject s)
+struct array check_subject(const struct param *p, enum check_subject s, int64_t *count)
 {
-    switch (s) {
-    case CHECK_GRADIENT: return p->tensor.grad;
-    case CHECK_WEIGHT: return p->tensor.data;
-    case CHECK_STATE_1: return p->m.data;
-    default: return p->v.data;
+    const struct tensor *x = s <= CHECK_WEIGHT   ? &p->tensor
+                             : s == CHECK_MASTER ? &p->master
+                                                 : &p->state[s - CHECK_STATE];
+    if (s == CHECK_GRADIENT) {
+        *count = tensor_count(x);
+        return array_of(x->grad, x->grad_dtype);
     }
+    *count = x->data != NULL ? tensor_count(x) : 0;
+    return array_of(x->data, x->dtype);
 }
 
 // One subject of all parameters: kept, or compared with what was kept.
@@ -66,11 +91,11 @@ static void visit(struct check *k, enum check_subject s, bool keeps)
     const struct param_list *l = &k->run.gpt.params;
     int64_t at = 0;
     for (int i = 0; i < l->count; i++) {
-        const real *x = subject_of(&l->param[i], s);
-        int64_t n = tensor_count(&l->param[i].tensor);
-        if (x != NULL && keeps)
-            memcpy(k->kept[s] + at, x, (size_t)n * sizeof(real));
-        else if (x != NULL)
+        int64_t n;
+        struct array x = check_subject(&l->param[i], s, &n);
+        for (int64_t j = 0; x.at != NULL && keeps && j < n; j += ARRAY_PIECE)
+            copy_out(k->kept[s] + at + j, x, j, array_piece(j, n));
+        if (x.at != NULL && !keeps)
             k->difference[i * CHECK_SUBJECTS + s] = check_compare(x, k->kept[s] + at, n);
         at += n;
     }
@@ -141,7 +166,8 @@ static void report_tensors(struct check *k, const struct outcome *o)
         for (int s = 0; s < CHECK_SUBJECTS; s++) {
             const struct check_difference *d = &k->difference[i * CHECK_SUBJECTS + s];
             if (d->elements > 0)
-                check_report_tensor(&k->report, l->param[i].name, subject_names[s], d,
+                check_report_tensor(&k->report, l->param[i].name,
+                                    subject_name(&l->param[i], (enum check_subject)s), d,
                                     d->differ > 0);
         }
 }

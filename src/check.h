@@ -2,18 +2,20 @@
 //
 // A check runs variants of a few optimizer steps, one after the other, each planned and then run
 // in exactly the bytes of its plan. The first one is the reference: what it leaves is kept in an
-// arena of its own (four numbers per weight), and what the others leave is compared with that.
+// arena of its own (as reals, for AdamW four per weight; every number that is stored in less has a
+// real of its own), and what the others leave is compared with that.
 #ifndef SRC_CHECK_H
 #define SRC_CHECK_H
 
 #include "src/check_report.h"
+#include "tape/array.h"
 
 enum check_subject { // what is compared, of every parameter
     CHECK_GRADIENT,  // after the first step
     CHECK_WEIGHT,    // after the last
-    CHECK_STATE_1,   // adamw's m
-    CHECK_STATE_2,   // and v
-    CHECK_SUBJECTS,
+    CHECK_MASTER,
+    CHECK_STATE, // the optimizer's first, and so on
+    CHECK_SUBJECTS = CHECK_STATE + PARAM_STATES,
 };
 
 enum { CHECK_STEPS = 2, CHECK_STEPS_MAX = 64 };
@@ -30,7 +32,8 @@ struct check {
     struct check_report report;
     struct tape store; // an arena of its own: all that the pointers below lead to
     int64_t param_count, element_count;
-    real *kept[CHECK_SUBJECTS];          // element_count each, in the order of the parameters
+    real *kept[CHECK_SUBJECTS];          // of each what there is, in the order of the parameters
+    real *spare[2];                      // element_count each, for --naive
     struct check_difference *difference; // a row of CHECK_SUBJECTS for each parameter
     int32_t *tokens, *targets;           // of a file; NULL: the data's
     char verdict[256];                   // of a check that does not count bits
@@ -53,7 +56,12 @@ bool check_run(struct check *k, const struct check_part *p, struct error *e);
 // The batch of r's next step, with the targets that are to be ignored.
 void check_fill(const struct check *k, struct run *r);
 
-struct check_difference check_compare(const real *x, const real *reference, int64_t n);
+// What is compared, and kept: a gradient for every weight, of the others what there is. count: its
+// elements; at NULL: there is none.
+struct array check_subject(const struct param *p, enum check_subject s, int64_t *count);
+
+// x is real, bf16 or, of a state, codes of 8 bits.
+struct check_difference check_compare(struct array x, const real *reference, int64_t n);
 void check_compare_number(struct check_difference *d, double x, double reference); // one more
 double check_norm(const real *x, int64_t n);
 

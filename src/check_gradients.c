@@ -220,7 +220,8 @@ static bool gradients_here(struct check *k, struct error *e)
 static bool find_f64(char path[SYSTEM_PATH_BYTES], struct error *e)
 {
     static const char *const places[] = {"build/f64", "../f64"};
-    static const char *const options[] = {"", "-builtin", "-serial", "-builtin-serial"};
+    static const char *const options[] = {"",        "-builtin",        "-loops",
+                                          "-serial", "-builtin-serial", "-loops-serial"};
     char program[SYSTEM_PATH_BYTES];
     system_program(program);
     char *slash = strrchr(program, '/');

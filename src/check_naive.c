@@ -26,7 +26,7 @@ static void add_gradients(const struct param_list *l, double scale, real *sum)
         const struct tensor *x = &l->param[i].tensor;
         int64_t n = tensor_count(x);
         for (int64_t at = 0; x->grad != NULL && at < n; at++)
-            sum[at] += (real)(scale * (double)x->grad[at]);
+            sum[at] += (real)(scale * (double)array_get(array_of(x->grad, x->grad_dtype), at));
         sum += n;
     }
 }
@@ -104,20 +104,20 @@ static void report(struct naive *n)
     struct check *k = n->check;
     int64_t count = k->element_count;
     const struct optimizer_config *o = &k->config.step.optimizer;
-    struct check_difference d = check_compare(n->ours, n->ours, count);
+    struct check_difference d = check_compare(array_of(n->ours, DTYPE_REAL), n->ours, count);
     check_report_mistakes(&k->report, n->micro_batches);
     check_report_mistake(&k->report, "ours", &d, n->loss, n->loss);
     scale(n->means, count, 1 / (double)n->micro_batches);
-    d = check_compare(n->means, n->ours, count);
+    d = check_compare(array_of(n->means, DTYPE_REAL), n->ours, count);
     check_report_mistake(&k->report, "mean of means", &d, n->mean_of_losses, n->loss);
     scale(n->means, count, (double)n->micro_batches);
-    d = check_compare(n->means, n->ours, count);
+    d = check_compare(array_of(n->means, DTYPE_REAL), n->ours, count);
     check_report_mistake(&k->report, "unscaled", &d, n->mean_of_losses, n->loss);
     if (o->clip > 0) {
         clip(n->ours, count, o->clip);
-        d = check_compare(n->ours, n->ours, count);
+        d = check_compare(array_of(n->ours, DTYPE_REAL), n->ours, count);
         check_report_mistake(&k->report, "ours, clipped", &d, n->loss, n->loss);
-        d = check_compare(n->clipped, n->ours, count);
+        d = check_compare(array_of(n->clipped, DTYPE_REAL), n->ours, count);
         check_report_mistake(&k->report, "clipped too early", &d, n->loss, n->loss);
     }
     check_report_mistakes_end(&k->report);
@@ -125,15 +125,14 @@ static void report(struct naive *n)
 
 bool check_naive(struct check *k, struct error *e)
 {
-    struct naive n = {.check = k,
-                      .ours = k->kept[CHECK_GRADIENT],
-                      .means = k->kept[CHECK_STATE_1],
-                      .clipped = k->kept[CHECK_STATE_2]};
+    struct naive n = {
+        .check = k, .ours = k->kept[CHECK_GRADIENT], .means = k->spare[0], .clipped = k->spare[1]};
     k->config.step.micro_batch = k->split;
     bool ok = run_open_for(&k->run, &k->config, CONFIG_TRAIN, naive_calls, &n, e);
     if (ok) {
-        for (int s = 0; s < CHECK_SUBJECTS; s++)
-            memset(k->kept[s], 0, (size_t)k->element_count * sizeof(real));
+        real *const sum[] = {n.ours, n.means, n.clipped};
+        for (int i = 0; i < COUNT_OF(sum); i++)
+            memset(sum[i], 0, (size_t)k->element_count * sizeof(real));
         check_fill(k, &k->run);
         ok = naive_calls(&k->run, &n, e);
         run_close(&k->run);

@@ -78,6 +78,22 @@ static void choose(struct check *k)
     k->config = *c;
 }
 
+// Reals of each subject, then of each spare.
+static void count_kept(const struct check *k, int64_t *count)
+{
+    const struct param_list *l = &k->run.gpt.params;
+    for (int s = 0; s < CHECK_SUBJECTS; s++) {
+        count[s] = 0;
+        for (int i = 0; i < l->count; i++) {
+            int64_t n;
+            check_subject(&l->param[i], (enum check_subject)s, &n);
+            count[s] += n;
+        }
+    }
+    for (int i = 0; i < COUNT_OF(k->spare); i++)
+        count[CHECK_SUBJECTS + i] = k->settings.naive > 0 ? k->element_count : 0;
+}
+
 static bool open_store(struct check *k, struct error *e)
 {
     const struct step_config *s = &k->given.step;
@@ -86,17 +102,26 @@ static bool open_store(struct check *k, struct error *e)
     check_report_model(&k->report, &k->given, &k->run.gpt);
     k->param_count = k->run.gpt.params.count;
     k->element_count = params_count(&k->run.gpt.params);
+    int64_t count[CHECK_SUBJECTS + COUNT_OF(k->spare)], all = 0;
+    count_kept(k, count);
+    for (int i = 0; i < COUNT_OF(count); i++)
+        all += count[i];
     run_close(&k->run);
     int64_t row = CHECK_SUBJECTS * (int64_t)sizeof(struct check_difference);
-    int64_t bytes = CHECK_SUBJECTS * k->element_count * (int64_t)sizeof(real) +
-                    k->param_count * row + 2 * s->batch * s->seq * (int64_t)sizeof(int32_t) +
-                    (CHECK_SUBJECTS + 3) * ARENA_ALIGN_BYTES;
+    int64_t bytes = all * (int64_t)sizeof(real) + k->param_count * row +
+                    2 * s->batch * s->seq * (int64_t)sizeof(int32_t) +
+                    (COUNT_OF(count) + 3) * ARENA_ALIGN_BYTES;
     struct plan plan = tape_plan_small(bytes);
     if (!tape_open(&k->store, &plan, false, k->given.threads, e))
         return false;
-    for (int i = 0; i < CHECK_SUBJECTS; i++)
-        k->kept[i] =
-            tape_scratch(&k->store, "check.kept", k->element_count * (int64_t)sizeof(real));
+    for (int i = 0; i < COUNT_OF(count); i++) {
+        int64_t kept = count[i] * (int64_t)sizeof(real);
+        real *at = kept > 0 ? tape_scratch(&k->store, "check.kept", kept) : NULL;
+        if (i < CHECK_SUBJECTS)
+            k->kept[i] = at;
+        else
+            k->spare[i - CHECK_SUBJECTS] = at;
+    }
     k->difference = tape_scratch(&k->store, "check.differences", k->param_count * row);
     return true;
 }

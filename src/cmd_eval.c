@@ -1,5 +1,6 @@
 // cmd_eval.c - memtape eval DIR: the loss of a snapshot's model over a whole validation split.
 #include "src/commands.h"
+#include "src/hunt.h"
 #include "src/system.h"
 
 #include <stdio.h>
@@ -50,6 +51,10 @@ static bool evaluate(struct run *r, const struct settings *s, struct error *e)
     struct evaluation v = {0};
     if (s->quiet <= 0)
         report_model_line(stderr, r->config, &r->gpt);
+    static struct hunt hunt;
+    hunt.command = command.name;
+    if (s->trap_nan > 0)
+        hunt_begin(&hunt, r);
     double start = system_seconds();
     if (!run_validate(r, 0, &v.loss, &v.targets, e))
         return false;

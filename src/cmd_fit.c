@@ -40,7 +40,7 @@ struct fit {
     struct way way[WAYS_MAX];
     int count; // of ways; after pick_front: of the front, fastest first
     int tried; // dry runs of whole steps
-    bool allows_sgd;
+    bool allows[OPTIMIZER_COUNT];
     int64_t limit_bytes;
     struct suggestion smaller[SUGGESTIONS]; // if nothing fits
     int smaller_count;
@@ -51,16 +51,22 @@ struct fit {
 
 static bool read_allowed(struct fit *f, struct error *e)
 {
-    static const char *const later[] = {"bf16", "adamw8bit", "lora"};
+    static const char *const later[] = {"bf16", "lora"};
     const char *at = f->settings.allow;
     while (at != NULL && *at != 0) {
         size_t length = strcspn(at, ",");
         for (int i = 0; i < COUNT_OF(later); i++)
             if (strlen(later[i]) == length && strncmp(at, later[i], length) == 0)
-                return refuse(e, "--allow %s: not available yet; sgd is", later[i]);
-        if (length != 3 || strncmp(at, "sgd", 3) != 0)
-            return refuse(e, "--allow %.*s: expected a list of: sgd", (int)length, at);
-        f->allows_sgd = true;
+                return refuse(e, "--allow %s: not available yet; optimizers are", later[i]);
+        char name[16] = "";
+        enum optimizer_kind kind;
+        if (length < sizeof(name))
+            memcpy(name, at, length);
+        if (!optimizer_find(name, &kind))
+            return refuse(e,
+                          "--allow %.*s: expected a list of optimizers, as sgd,adamw8bit,adafactor",
+                          (int)length, at);
+        f->allows[kind] = true;
         at += length + (at[length] == ',');
     }
     return true;
@@ -218,10 +224,11 @@ static bool find(struct fit *f, struct error *e)
     if (try(f, &f->plain.choice, &f->plain.cost))
         describe(f, &f->plain);
     search(f, f->base);
-    if (f->allows_sgd && f->base.optimizer != OPTIMIZER_SGD) {
-        struct choice sgd = f->base;
-        sgd.optimizer = OPTIMIZER_SGD;
-        search(f, sgd);
+    for (int k = 0; k < OPTIMIZER_COUNT; k++) {
+        struct choice other = f->base;
+        other.optimizer = (enum optimizer_kind)k;
+        if (f->allows[k] && f->base.optimizer != other.optimizer)
+            search(f, other);
     }
     pick_front(f);
     if (f->count > 0)
@@ -232,14 +239,14 @@ static bool find(struct fit *f, struct error *e)
 
 // ---- report ----------------------------------------------------------------------------
 
-static void rates_line(const struct rates *r)
+static void rates_line(const struct rates *r, enum optimizer_kind optimizer)
 {
     printf(
         "Rates of one thread times all (%s): products %.1f GFLOP/s, attention %.1f, the rest %.2f; "
         "update %.2f ns a weight, %.1f us a call; %s%s\n",
         r->machine, 1e-9 * r->flops_per_second[COST_GEMM],
         1e-9 * r->flops_per_second[COST_ATTENTION], 1e-9 * r->flops_per_second[COST_CHEAP],
-        1e9 * r->update_seconds[OPTIMIZER_ADAMW], 1e6 * r->call_seconds,
+        1e9 * r->update_seconds[optimizer], 1e6 * r->call_seconds,
         r->is_cached      ? "measured earlier, from "
         : r->path[0] != 0 ? "measured now, kept in "
                           : "measured now",
@@ -267,7 +274,7 @@ static void print(const struct fit *f)
     printf("%s, %lld parameters: batch %lld, seq %lld, within %lld bytes\n", f->config.model_name,
            (long long)f->plain.cost.params, (long long)f->base.batch, (long long)f->base.seq,
            (long long)f->limit_bytes);
-    rates_line(&f->rates);
+    rates_line(&f->rates, f->base.optimizer);
     printf("  %-58s %15s %9s %7s %9s %13s\n", "options", "peak bytes", "", "budget", "recompute",
            "time of a step");
     way_line(f, &f->plain, "(as it was said)");
@@ -308,8 +315,11 @@ static void rates_json(struct json *j, const struct rates *r)
     json_real(j, "attention_flops_per_second", r->flops_per_second[COST_ATTENTION]);
     json_real(j, "cheap_flops_per_second", r->flops_per_second[COST_CHEAP]);
     json_real(j, "call_seconds", r->call_seconds);
-    json_real(j, "adamw_seconds_per_weight", r->update_seconds[OPTIMIZER_ADAMW]);
-    json_real(j, "sgd_seconds_per_weight", r->update_seconds[OPTIMIZER_SGD]);
+    for (int k = 0; k < OPTIMIZER_COUNT; k++) {
+        char key[48];
+        snprintf(key, sizeof(key), "%s_seconds_per_weight", optimizer_name((enum optimizer_kind)k));
+        json_real(j, key, r->update_seconds[k]);
+    }
     json_end(j);
 }
 

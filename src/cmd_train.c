@@ -1,5 +1,6 @@
 // cmd_train.c - memtape train: plan, reserve, then one optimizer step after another.
 #include "src/commands.h"
+#include "src/hunt.h"
 #include "src/outside.h"
 #include "src/progress.h"
 #include "src/run_log.h"
@@ -20,6 +21,7 @@ struct training { // what the loop carries
     struct config config;
     struct settings settings;
     struct run_log log;
+    struct hunt hunt; // --trap-nan
     struct progress progress;
     struct step_result result;
     double val_loss; // latest; NaN
@@ -57,13 +59,17 @@ static bool one_step(struct training *t, struct error *e)
     batch_fill(&c->data, &c->shape, r->step.steps_done, r->step.tokens, r->step.targets);
     if (!step_gradients(&r->step, &r->tape, &t->result, e))
         return false;
+    hunt_after_gradients(r);
     if (t->settings.save_gradients != NULL && r->step.steps_done == t->progress.first_step &&
         !snapshot_write_gradients(t->settings.save_gradients, &r->gpt.params, e))
         return false;
     step_update(&r->step, &r->tape, &t->result);
+    hunt_after_update(r);
     double seconds = system_seconds() - start;
     if (!isfinite(t->result.loss))
-        return refuse(e, "step %lld: the loss is not a number any more: try a lower --lr",
+        return refuse(e,
+                      "step %lld: the loss is not a number any more: try a lower --lr; "
+                      "--trap-nan says where it stopped being one",
                       (long long)r->step.steps_done);
     t->seconds += seconds;
     t->tokens += c->step.batch * c->step.seq;
@@ -154,6 +160,18 @@ static bool report(struct training *t, struct error *e)
     return json_close(&j, s->json, e);
 }
 
+static void end_progress(void *user)
+{
+    struct training *t = user;
+    progress_end(&t->progress);
+}
+
+static void begin_hunt(struct training *t)
+{
+    t->hunt = (struct hunt){.command = command.name, .before_exit = end_progress, .user = t};
+    hunt_begin(&t->hunt, &t->run);
+}
+
 static int run_training(struct training *t, struct error *e)
 {
     bool quiet = t->settings.quiet > 0;
@@ -161,6 +179,8 @@ static int run_training(struct training *t, struct error *e)
         return command_refuse(command.name, e);
     if (!quiet)
         report_model_line(stderr, &t->config, &t->run.gpt);
+    if (t->settings.trap_nan > 0)
+        begin_hunt(t);
     system_catch_interrupt();
     if (!train(t, e))
         return command_refuse(command.name, e);

@@ -107,6 +107,16 @@ static bool find_preset(struct config *c, const char *name, struct error *e)
     return refuse(e, "--model %s: expected one of %s", name, known);
 }
 
+// The double precision build is there to judge formulas: it stores everything as it computes.
+static enum precision precision_of(const char *text, enum precision otherwise)
+{
+    if (DTYPE_REAL == DTYPE_F64)
+        return PRECISION_REAL;
+    if (text == NULL)
+        return otherwise;
+    return strcmp(text, "bf16") == 0 ? PRECISION_BF16 : PRECISION_REAL;
+}
+
 static void override_model(struct gpt_config *m, const struct settings *s)
 {
     m->layers = int_or(s->layers, m->layers);
@@ -120,6 +130,9 @@ static void override_model(struct gpt_config *m, const struct settings *s)
     if (s->attention != NULL)
         m->attention =
             strcmp(s->attention, "naive") == 0 ? GPT_ATTENTION_NAIVE : GPT_ATTENTION_TILED;
+    m->chunked_loss = s->loss != NULL ? strcmp(s->loss, "chunked") == 0 : m->chunked_loss;
+    m->weights = precision_of(s->precision, m->weights);
+    m->activations = precision_of(s->activation_precision, m->weights);
     for (int p = 0; s->checkpoint != NULL && p < POLICY_COUNT; p++)
         if (strcmp(s->checkpoint, tape_policy_name((enum tape_policy)p)) == 0)
             m->checkpoint = (enum tape_policy)p;
@@ -327,12 +340,13 @@ static void choose_training(struct config *c, const struct settings *s)
     c->eval_batches = int_or(s->eval_batches, 20);
     c->save_every = int_or(s->save_every, 0);
     double lr = real_or(s->lr, 1e-3);
-    bool sgd = strcmp(text_or(s->optimizer, "adamw"), "sgd") == 0;
+    enum optimizer_kind optimizer = OPTIMIZER_ADAMW;
+    CHECK(s->optimizer == NULL || optimizer_find(s->optimizer, &optimizer));
     c->step = (struct step_config){.batch = batch,
                                    .micro_batch = int_or(s->micro_batch, batch),
                                    .seq = int_or(s->seq, c->model.context),
                                    .seed = (uint64_t)int_or(s->seed, 1),
-                                   .optimizer = {.kind = sgd ? OPTIMIZER_SGD : OPTIMIZER_ADAMW,
+                                   .optimizer = {.kind = optimizer,
                                                  .weight_decay = real_or(s->weight_decay, 0.1),
                                                  .beta1 = real_or(s->beta1, 0.9),
                                                  .beta2 = real_or(s->beta2, 0.99),
@@ -342,6 +356,9 @@ static void choose_training(struct config *c, const struct settings *s)
                                                 .min_rate = real_or(s->min_lr, lr / 10),
                                                 .warmup_steps = int_or(s->warmup, 0),
                                                 .decay_steps = int_or(s->decay_steps, c->steps)}};
+    // Rounded once per micro-batch, a sum over many of them would stop growing.
+    bool splits = c->step.micro_batch < batch;
+    c->step.gradients = precision_of(s->grad_precision, splits ? PRECISION_REAL : c->model.weights);
     if (s->decay_steps == UNSET_INT && c->step.schedule.warmup_steps > c->steps)
         c->step.schedule.decay_steps = 0;
     c->shape = (struct batch_shape){.batch = batch,

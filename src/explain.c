@@ -64,8 +64,10 @@ static void add_states(struct explain *x, const struct run *r)
     bool is_frozen = trained < params_count(&r->gpt.params);
     bool is_sum = exact == RULES_FP32_BYTES * params_count(&r->gpt.params);
     because(sum, "%s",
-            is_sum ? "Adam in 32 bits: the same sum from other parts, 4 + 4 + 0 + 8."
-                   : "The formula is of Adam in mixed precision, 2 + 2 + 4 + 8.");
+            !is_sum ? "The formula is of Adam in mixed precision, 2 + 2 + 4 + 8."
+            : now[LEDGER_MASTER_WEIGHTS] > 0
+                ? "As the formula says."
+                : "Adam in 32 bits: the same sum from other parts, 4 + 4 + 0 + 8.");
     if (is_frozen)
         because(sum, "What is frozen has weights alone; %lld numbers are trained.",
                 (long long)trained);

@@ -40,6 +40,7 @@ struct settings {
     const char *init, *out, *resume, *save_gradients, *json, *csv, *config, *prompt, *sort;
     const char *plot, *plot_y;
     const char *allow;
+    const char *loss, *precision, *grad_precision, *activation_precision;
     const char *params;
     const char *lora, *lora_targets, *lora_bias, *freeze;
     int64_t layers, heads, width, context, vocab;
@@ -48,6 +49,7 @@ struct settings {
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
     double ignore, tolerance;
     int force, bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
+    int trap_nan;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave

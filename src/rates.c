@@ -2,8 +2,6 @@
 
 #include "src/system.h"
 #include "tape/blas.h"
-#include "tape/cpu/update.h"
-#include "tape/cpu/vec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +30,13 @@ static const int64_t update_elements = 1 << 22; // more than caches hold
 struct sizes {
     int64_t samples, rows, cols; // of x
     int64_t w_rows, w_cols;      // w_rows 0: a vector
+};
+
+struct update_trial {
+    struct param_list params; // one matrix
+    int64_t rows, cols;
+    struct optimizer_config optimizer;
+    bool is_open;
 };
 
 struct trial { // a small model of one kind of op
@@ -192,65 +197,84 @@ static bool measure_classes(struct rates *r, const struct config *c, struct erro
     return ok;
 }
 
+// Clears the gradients of a matrix and updates it, as a step does.
+static bool update_calls(struct tape *t, void *user, struct error *e)
+{
+    struct update_trial *u = user;
+    struct param_list *l = &u->params;
+    (void)e;
+    if (u->is_open) {
+        params_zero_grads(l, t);
+        double norm = tape_is_dry(t) ? 0 : optimizer_gradient_norm(l);
+        optimizer_update(&u->optimizer, l, t, 1, 1e-3, norm);
+        return true;
+    }
+    params_open(l, t, 1);
+    param_add(l, t, u->rows, u->cols, PARAM_NORMAL, 0.02, "update");
+    params_add_grads(l, t);
+    optimizer_init(&u->optimizer, l, t);
+    params_start(l, t, 1);
+    return true;
+}
+
+static bool update_opens_and_calls(struct tape *t, void *user, struct error *e)
+{
+    struct update_trial *u = user;
+    u->is_open = false;
+    update_calls(t, u, e);
+    u->is_open = true;
+    return update_calls(t, u, e);
+}
+
 // Per weight: clearing its gradient, the norm, and the update.
+static bool time_update(struct update_trial *u, double *seconds, struct error *e)
+{
+    struct tape tape;
+    struct plan plan;
+    if (!tape_measure(&tape, 1, update_opens_and_calls, u, &plan, e))
+        return false;
+    tape_close(&tape);
+    if (!tape_open(&tape, &plan, false, 1, e))
+        return false;
+    update_opens_and_calls(&tape, u, e);
+    *seconds = INFINITY;
+    for (int i = 0; i < ROUNDS_MIN; i++) {
+        double from = system_thread_seconds();
+        update_calls(&tape, u, e);
+        *seconds = fmin(*seconds, system_thread_seconds() - from);
+    }
+    tape_close(&tape);
+    return true;
+}
+
 static bool measure_update(struct rates *r, const struct config *c, struct error *e)
 {
     const struct gpt_config *m = &c->model;
-    int64_t n =
-        at_most(update_elements, 12 * (double)m->layers * (double)m->width * (double)m->width);
-    int64_t bytes = n * (int64_t)sizeof(real);
-    struct plan plan = tape_plan_small(4 * bytes);
-    struct update_adamw u = {.rate = 1e-3,
-                             .beta1 = 0.9,
-                             .beta2 = 0.99,
-                             .eps = 1e-8,
-                             .decay = 1,
-                             .correction1 = 0.1,
-                             .correction2 = 0.01,
-                             .gradient_scale = 1};
-    struct tape tape;
-    real *at[4];
-    if (!tape_open(&tape, &plan, false, 1, e))
-        return false;
-    for (int i = 0; i < 4; i++) {
-        at[i] = tape_scratch(&tape, "update", bytes);
-        update_fill(array_of(at[i], DTYPE_REAL), n, (real)0.01);
-    }
-    volatile double norm_of_all = 0;
+    struct update_trial u = {.cols = m->width};
+    u.rows = at_most(12 * m->layers * m->width, (double)update_elements / (double)m->width);
     for (int k = 0; k < OPTIMIZER_COUNT; k++) {
-        double best = INFINITY;
-        for (int i = 0; i < ROUNDS_MIN; i++) {
-            double from = system_thread_seconds();
-            update_fill(array_of(at[3], DTYPE_REAL), n, (real)0.01);
-            norm_of_all = vec_sum_squares(at[3], n);
-            if (k == OPTIMIZER_SGD)
-                update_sgd(at[0], at[3], n, 1e-3, 1, 1);
-            else
-                update_adamw(&u, at[0], at[1], at[2], at[3], n);
-            double seconds = system_thread_seconds() - from;
-            best = seconds < best ? seconds : best;
-        }
-        r->update_seconds[k] = best / (double)n / c->threads;
+        double seconds;
+        u.optimizer = (struct optimizer_config){
+            .kind = (enum optimizer_kind)k, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1};
+        if (!time_update(&u, &seconds, e))
+            return false;
+        r->update_seconds[k] = seconds / (double)(u.rows * u.cols) / c->threads;
     }
-    (void)norm_of_all;
-    tape_close(&tape);
     return true;
 }
 
 // ---- the file --------------------------------------------------------------------------
 
-enum { KEY_BYTES = 400, VALUES = 7 };
+enum { KEY_BYTES = 400, VALUES = COST_COUNT + OPTIMIZER_COUNT + 2 };
 
 static void value_list_of(struct rates *r, double *value[VALUES])
 {
-    double *const all[VALUES] = {&r->flops_per_second[COST_CHEAP],
-                                 &r->flops_per_second[COST_GEMM],
-                                 &r->flops_per_second[COST_ATTENTION],
-                                 &r->update_seconds[OPTIMIZER_SGD],
-                                 &r->update_seconds[OPTIMIZER_ADAMW],
-                                 &r->call_seconds,
-                                 &r->measured_seconds};
-    memcpy(value, all, sizeof(all));
+    for (int k = 0; k < COST_COUNT; k++)
+        *value++ = &r->flops_per_second[k];
+    for (int k = 0; k < OPTIMIZER_COUNT; k++)
+        *value++ = &r->update_seconds[k];
+    *value++ = &r->call_seconds;
+    *value = &r->measured_seconds;
 }
 
 static void find_path(struct rates *r, char dir[CONFIG_PATH_BYTES])

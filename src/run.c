@@ -30,9 +30,9 @@ static bool make_model(struct run *r, struct tape *t, struct error *e)
     gpt_init(&r->gpt, t, &c->model);
     if (run_trains(r) && c->freeze != NULL && !params_freeze(&r->gpt.params, c->freeze, e))
         return false;
-    start_weights(r, t);
     if (r->use != CONFIG_GENERATE && r->use != CONFIG_MERGE)
         step_init(&r->step, t, &r->gpt, &c->step, run_trains(r));
+    start_weights(r, t);
     r->step.config.is_sketch = tape_is_dry(t) && !c->lists_all;
     return true;
 }

@@ -31,6 +31,14 @@ void array_close(struct array a, int64_t from, int64_t count, const real *room)
         vec_pack((bf16 *)a.at + from, room, count);
 }
 
+void array_write(struct array a, int64_t from, int64_t count, const real *x)
+{
+    if (a.dtype == DTYPE_REAL)
+        memcpy((real *)a.at + from, x, (size_t)count * sizeof(real));
+    else
+        vec_pack((bf16 *)a.at + from, x, count);
+}
+
 const real *array_read_rows(struct array a, int64_t from, int64_t rows, int64_t count,
                             int64_t stride, real *room, int64_t *room_stride)
 {

@@ -36,6 +36,9 @@ const real *array_read(struct array a, int64_t from, int64_t count, real *room);
 real *array_open(struct array a, int64_t from, int64_t count, bool keeps, real *room);
 void array_close(struct array a, int64_t from, int64_t count, const real *room);
 
+// Puts reals there, wherever they are.
+void array_write(struct array a, int64_t from, int64_t count, const real *x);
+
 // `rows` rows of `count` elements, `stride` apart in a. As reals they are *room_stride apart: in
 // place, or packed in room.
 const real *array_read_rows(struct array a, int64_t from, int64_t rows, int64_t count,

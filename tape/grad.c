@@ -12,6 +12,7 @@
 //   bytes.
 //   7. The gradient of a view is a part of its base's, which is zeroed when the part is not all.
 #include "tape/tape_int.h"
+#include "tape/trap.h"
 
 #include <string.h>
 
@@ -105,6 +106,7 @@ void grad_seed(struct tape *t, struct tensor *loss, real seed)
         *at = seed;
         array_close(dloss, i, 1, at);
     }
+    trap_values(t, loss, dloss, ".grad", "when backward began");
 }
 
 void grad_give(struct tape *t, struct tensor *x)
@@ -126,7 +128,7 @@ void grad_give(struct tape *t, struct tensor *x)
 }
 
 // dx += dy, or dx = dy, which is stored as `dtype`.
-static void add(struct tape *t, struct tensor *x, const real *dy, enum dtype dtype)
+static void add(struct tape *t, struct node *n, struct tensor *x, const real *dy, enum dtype dtype)
 {
     bool adds;
     CHECK(tensor_is_contiguous(x));
@@ -134,14 +136,16 @@ static void add(struct tape *t, struct tensor *x, const real *dy, enum dtype dty
     struct array from = array_of(dy, dtype);
     int64_t count = dx.at != NULL && !t->arena.dry ? tensor_count(x) : 0;
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
-        int64_t n = array_piece(at, count);
+        int64_t part = array_piece(at, count);
         real room[2][ARRAY_PIECE];
-        const real *dyi = array_read(from, at, n, room[0]);
-        real *dxi = array_open(dx, at, n, adds, room[1]);
-        for (int64_t i = 0; i < n; i++)
+        const real *dyi = array_read(from, at, part, room[0]);
+        real *dxi = array_open(dx, at, part, adds, room[1]);
+        for (int64_t i = 0; i < part; i++)
             dxi[i] = adds ? dxi[i] + dyi[i] : dyi[i];
-        array_close(dx, at, n, dxi);
+        array_close(dx, at, part, dxi);
     }
+    if (t->trap != NULL && count > 0)
+        trap_added(t, n, x, dx);
 }
 
 // y's gradient may become x's: the same bytes, and nobody else has written any.
@@ -157,20 +161,21 @@ static bool may_move(const struct tensor *y, const struct tensor *x)
 }
 
 // y = a + b. See rules 2 to 4.
-static void pass(struct tape *t, struct tensor *y, struct tensor *a, struct tensor *b)
+static void pass(struct tape *t, struct node *n)
 {
+    struct tensor *y = n->out, *a = n->in[0], *b = n->in[1];
     real *dy = y->grad;
     if (may_move(y, a)) {
         a->grad = dy;
         y->grad = NULL;
     } else {
-        add(t, a, dy, y->grad_dtype);
+        add(t, n, a, dy, y->grad_dtype);
         dy = y->grad; // if a's buffer was lent to y, y just got a copy of it
     }
     if (may_take(y, b))
         borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
     else
-        add(t, b, dy, y->grad_dtype);
+        add(t, n, b, dy, y->grad_dtype);
 }
 
 // The saved buffer will hold dx: it becomes x's gradient if x has none yet.
@@ -192,6 +197,8 @@ static void run_backward(struct tape *t, struct node *n)
         tape_break(t, n, PHASE_BACKWARD);
         CHECK(n->op->backward[t->device] != NULL);
         n->op->backward[t->device](t, n);
+        if (t->trap != NULL)
+            trap_backward(t, n);
     }
     tape_give_work(t, n);
 }
@@ -210,7 +217,7 @@ static void from_saved(struct tape *t, struct node *n)
         take_saved(t, n);
     run_backward(t, n);
     if (x->wants_grad && !takes)
-        add(t, x, y->saved, x->dtype);
+        add(t, n, x, y->saved, x->dtype);
 }
 
 // The gradients of parameters first; then in[0] is let go, and its gradient takes no more than what
@@ -249,7 +256,7 @@ void grad_backward_node(struct tape *t, struct node *n)
     if (y->grad == NULL) // the loss does not depend on this node, or it is a view
         return;
     if (n->op->grad == GRAD_PASSES) {
-        pass(t, y, n->in[0], n->in[1]);
+        pass(t, n);
         return;
     }
     t->flops[PHASE_BACKWARD] += n->backward_flops;

@@ -2,6 +2,7 @@
 
 #include "tape/blas.h"
 #include "tape/text.h"
+#include "tape/trap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -507,6 +508,8 @@ void tape_compute(struct tape *t, struct node *n, enum arena_end end, enum ledge
         tape_break(t, n, phase);
         CHECK(n->op->forward[t->device] != NULL);
         n->op->forward[t->device](t, n);
+        if (t->trap != NULL)
+            trap_forward(t, n, phase);
         if (from != NULL)
             from->data = NULL;
     }

@@ -73,8 +73,9 @@ struct tape {
     const char *next_name; // of the next node; NULL: its op's
     const char *file;      // who asks
     int line;
-    struct segment *open;                         // the segment being recorded
-    int64_t flops[PHASE_COUNT];                   // done so far, as the ops count them
+    struct trap *trap;          // looks for NaN after every op (tape/trap.h); NULL: nobody does
+    struct segment *open;       // the segment being recorded
+    int64_t flops[PHASE_COUNT]; // done so far, as the ops count them
     int64_t class_flops[PHASE_COUNT][COST_COUNT]; // the same, by what they cost
 };
 

@@ -133,6 +133,7 @@ BUILD(attention_dropout, op_attention(t, in[0], 2, 0.25, 99))
 BUILD(rows, op_rows(t, in[0], 2, 3))
 BUILD(last_row, op_rows(t, in[0], 6, 1))
 BUILD(cross_entropy, op_cross_entropy(t, in[0], targets))
+BUILD(linear_cross_entropy, op_linear_cross_entropy(t, in[0], in[1], targets))
 BUILD(sum_squares, op_sum_squares(t, in[0]))
 
 static const struct grad_case cases[] = {
@@ -192,6 +193,13 @@ static const struct grad_case cases[] = {
     {"rows", &op_rows_desc, rows, 1, {3}, {{2, 7, 5}}, 0},
     {"rows, last", &op_rows_desc, last_row, 1, {3}, {{2, 7, 5}}, 0},
     {"cross_entropy", &op_cross_entropy_desc, cross_entropy, 1, {3}, {{2, 5, 7}}, 0},
+    {"linear_cross_entropy",
+     &op_linear_cross_entropy_desc,
+     linear_cross_entropy,
+     2,
+     {3, 2},
+     {{2, 5, 6}, {7, 6}},
+     0},
     {"cross_entropy, wide", &op_cross_entropy_desc, cross_entropy, 1, {3}, {{2, 5, 71}}, 0},
     {"sum_squares", &op_sum_squares_desc, sum_squares, 1, {3}, {{2, 5, 7}}, 0},
     {"sum_squares, odd", &op_sum_squares_desc, sum_squares, 1, {2}, {{3, 67}}, 0},

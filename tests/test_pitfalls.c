@@ -286,7 +286,7 @@ static void clipping_per_micro_batch(void **state)
     two_backward(1, 0, 2);
     double norm = optimizer_gradient_norm(&two);
     assert_near(norm, sqrt(8), 1e-7);
-    optimizer_update(&c, &two, 1, 1, norm);
+    optimizer_update(&c, &two, &m.tape, 1, 1, norm);
     for (int i = 0; i < 2; i++) // clipped each by itself they would be 0.447214 and 0.894427
         assert_near(-two.param[0].tensor.data[i], 0.707107, 1e-6);
     tape_close(&m.tape);
@@ -690,7 +690,7 @@ static void adams_step_count(void **state)
     for (int i = 0; i < 4; i++)
         two_backward((real)0.125, 1, 1);
     assert_true(two.param[0].tensor.grad[0] == (real)0.5);
-    optimizer_update(&c, &two, 1, 1e-3, 0.5);
+    optimizer_update(&c, &two, &m.tape, 1, 1e-3, 0.5);
     assert_near(-two.param[0].tensor.data[0] * 1000, 0.99999998, 1e-7);
     tape_close(&m.tape);
 

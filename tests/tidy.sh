@@ -119,6 +119,41 @@ done < <(for f in $all; do
     case $f in tape/cuda/*) ;; *) echo "${stem%.*} ${f%/*}" ;; esac
 done | sort -u | cut -d ' ' -f 1 | uniq -d)
 
+# ---- backward says what it inverts ----
+
+# In an op's file, `// forward: TEXT` stands directly above the statement that computes a gradient,
+# and TEXT stands, spaces aside, in the code above it: a quote cannot go stale.
+for f in $(sources tape/ops); do
+    grep -qE '^static void [a-z_]+_backward\(' "$code/$f" || continue
+    while IFS= read -r found; do
+        case $found in
+        '') ;;
+        none) bad "$f:" 'backward quotes no statement of forward (// forward: TEXT)' ;;
+        *) bad "$f:${found%% *}:" "${found#* }" ;;
+        esac
+    done <<<"$(awk '
+        function squeeze(s) { gsub(/[ \t]+/, " ", s); return s }
+        NR == FNR { code[FNR] = $0; next }
+        !/^ *\/\/ forward: *[^ ]/ { next }
+        {
+            quotes++
+            above = ""
+            for (i = 1; i < FNR; i++)
+                above = above " " code[i]
+            sub(/^ *\/\/ forward: */, "")
+            if (index(squeeze(above), squeeze($0)) == 0)
+                print FNR " quotes what forward does not say"
+            at[FNR] = 1
+        }
+        END {
+            for (i in at)
+                if (code[i + 1] !~ /[a-z]/ && !((i + 1) in at))
+                    print i " quotes forward, and no statement follows"
+            if (!quotes)
+                print "none"
+        }' "$code/$f" "$f")"
+done
+
 # ---- headers ----
 
 headers=$(printf '%s\n' $all | grep -E '\.h$')

@@ -18,15 +18,34 @@ real vec_sum(const real *x, int64_t n)
     return lane[0];
 }
 
-real vec_dot(const real *a, const real *b, int64_t n)
+static inline void dot_lanes(real *lane, const real *a, const real *b, int64_t n)
 {
-    real lane[VEC_LANES] = {0};
     int64_t i = 0;
     for (; i + VEC_LANES <= n; i += VEC_LANES)
         for (int l = 0; l < VEC_LANES; l++)
             lane[l] += a[i + l] * b[i + l];
     for (int l = 0; i + l < n; l++)
         lane[l] += a[i + l] * b[i + l];
+}
+
+real vec_dot(const real *a, const real *b, int64_t n)
+{
+    real lane[VEC_LANES] = {0};
+    dot_lanes(lane, a, b, n);
+    return vec_join(lane);
+}
+
+void vec_dot_part(real *lane, const real *a, const real *b, int64_t n)
+{
+    real mine[VEC_LANES]; // that nobody else sees: the compiler keeps them in registers
+    for (int l = 0; l < VEC_LANES; l++)
+        mine[l] = lane[l];
+    dot_lanes(mine, a, b, n);
+    memcpy(lane, mine, sizeof(mine));
+}
+
+real vec_join(real *lane)
+{
     for (int half = VEC_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];

@@ -129,6 +129,11 @@ real vec_sum(const real *x, int64_t n);
 real vec_dot(const real *a, const real *b, int64_t n);
 real vec_max(const real *x, int64_t n); // of the elements that are numbers; -infinity if none is
 
+// vec_dot of numbers that come in parts, all but the last of them whole groups of VEC_LANES: lanes
+// that start as 0, a call for each part, and the join.
+void vec_dot_part(real *lane, const real *a, const real *b, int64_t n);
+real vec_join(real *lane);
+
 // The sum of x^2 in double, for norms of gradients. Parallel over tiles whose size depends on n
 // alone, joined in order.
 double vec_sum_squares(const real *x, int64_t n);

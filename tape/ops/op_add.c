@@ -14,12 +14,20 @@ static void add_infer(struct tape *t, struct node *n)
 static void add_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    const real *a = n->in[0]->data, *b = n->in[1]->data;
-    real *y = n->out->data; // may be b
+    struct array as = op_data(n->in[0]), bs = op_data(n->in[1]), ys = op_data(n->out);
     int64_t count = tensor_count(n->out);
-#pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)
-    for (int64_t i = 0; i < count; i++)
-        y[i] = a[i] + b[i];
+#pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+        real room[3][ARRAY_PIECE];
+        int64_t length = array_piece(at, count);
+        const real *a = array_read(as, at, length, room[0]);
+        const real *b = array_read(bs, at, length, room[1]);
+        real *y = array_open(ys, at, length, false, room[2]); // may be b
+#pragma omp simd
+        for (int64_t i = 0; i < length; i++)
+            y[i] = a[i] + b[i];
+        array_close(ys, at, length, y);
+    }
 }
 
 const struct op op_add_desc = {

@@ -13,29 +13,63 @@ enum { QUERIES = 64, KEYS = 64, TILE = QUERIES * KEYS };
 
 struct head { // one head of one sample
     const real *q, *k, *v;
-    int64_t stride, size, time; // stride of q, k, v and their gradients
-    int64_t width;              // stride of y and dy
+    int64_t stride, size, time; // stride of q, k, v
+    int64_t y_stride;           // of y and dy
     int64_t heads, index;       // index: h
     int64_t sample;             // in the effective batch
     real scale;
 };
 
-static struct head head_at(const struct node *n, int64_t task)
+// Where a head of a sample lies: its first element in qkv (q; k and v follow a width each) and in
+// y.
+struct place {
+    int64_t width, qkv, y, row;
+};
+
+static struct place place_of(const struct node *n, int64_t task)
 {
-    int64_t width = n->out->dim[2], heads = n->args.heads, size = width / heads;
-    int64_t time = n->out->dim[1], b = task / heads, h = task % heads;
-    const real *q = n->in[0]->data + b * time * 3 * width + h * size;
-    return (struct head){.q = q,
-                         .k = q + width,
-                         .v = q + 2 * width,
-                         .stride = 3 * width,
-                         .size = size,
-                         .time = time,
-                         .width = width,
-                         .heads = heads,
-                         .index = h,
-                         .sample = n->first_sample + b,
-                         .scale = (real)(1 / sqrt((double)size))};
+    int64_t width = n->out->dim[2], heads = n->args.heads, time = n->out->dim[1];
+    int64_t row = task / heads * time, column = task % heads * (width / heads);
+    return (struct place){width, row * 3 * width + column, row * width + column, row};
+}
+
+// q, k and v as reals: where they are, or widened in room (3 T D numbers).
+static struct head head_at(const struct node *n, int64_t task, real *room)
+{
+    struct place at = place_of(n, task);
+    int64_t heads = n->args.heads, time = n->out->dim[1], part = time * (at.width / heads);
+    struct head w = {.size = at.width / heads,
+                     .time = time,
+                     .heads = heads,
+                     .index = task % heads,
+                     .sample = n->first_sample + task / heads,
+                     .scale = (real)(1 / sqrt((double)(at.width / heads)))};
+    const real *of[3];
+    for (int i = 0; i < 3; i++)
+        of[i] = array_read_rows(op_data(n->in[0]), at.qkv + i * at.width, time, w.size,
+                                3 * at.width, op_part(room, i * part), &w.stride);
+    w.q = of[0], w.k = of[1], w.v = of[2];
+    return w;
+}
+
+// Numbers of room that a head takes where something is stored as bf16: T D of each of `parts`.
+static int64_t room_size(const struct node *n, int parts)
+{
+    bool stored = n->in[0]->dtype != DTYPE_REAL || n->out->dtype != DTYPE_REAL ||
+                  n->in[0]->grad_dtype != DTYPE_REAL;
+    return stored ? parts * n->out->dim[1] * (n->out->dim[2] / n->args.heads) : 0;
+}
+
+// Of each thread: a tile of scores, then q, k, v, y. Two tiles and a row of delta, then q, k, v, y,
+// dy, dq, dk, dv.
+static int64_t forward_room(const struct node *n)
+{
+    return TILE + room_size(n, 4);
+}
+
+static int64_t backward_room(const struct node *n)
+{
+    return 2 * TILE + QUERIES + room_size(n, 8);
 }
 
 static void attention_infer(struct tape *t, struct node *n)
@@ -45,8 +79,8 @@ static void attention_infer(struct tape *t, struct node *n)
     CHECK(qkv->dim_count == 3 && qkv->dim[2] % (3 * heads) == 0);
     tensor_shape(n->out, 3, (int64_t[]){b, time, qkv->dim[2] / 3});
     n->out->saved_bytes = b * time * heads * (int64_t)sizeof(real);
-    n->forward_work_bytes = t->threads * (int64_t)sizeof(real) * TILE;
-    n->backward_work_bytes = t->threads * (int64_t)sizeof(real) * (2 * TILE + QUERIES);
+    n->forward_work_bytes = t->threads * (int64_t)sizeof(real) * forward_room(n);
+    n->backward_work_bytes = t->threads * (int64_t)sizeof(real) * backward_room(n);
     // Two products forward and five backward over the lower triangle of tiles.
     int64_t full = time / QUERIES, rest = time % QUERIES; // KEYS is QUERIES
     int64_t pairs = QUERIES * KEYS * (full * (full + 1) / 2) + rest * time;
@@ -86,7 +120,7 @@ static void queries_forward(const struct node *n, const struct head *w, struct t
     for (int64_t r = 0; r < i.count; r++) {
         max[r] = -(real)INFINITY;
         sum[r] = 0;
-        memset(y + r * w->width, 0, (size_t)w->size * sizeof(real));
+        memset(y + r * w->y_stride, 0, (size_t)w->size * sizeof(real));
     }
     for (int64_t from = 0; from < i.from + i.count; from += KEYS) {
         struct tile j = tile_at(from / KEYS, w->time, KEYS);
@@ -101,14 +135,14 @@ static void queries_forward(const struct node *n, const struct head *w, struct t
             sum[r] = sum[r] * shrink + vec_sum(p, j.count);
             max[r] = top;
             if (from > 0)
-                vec_scale(y + r * w->width, shrink, w->size);
+                vec_scale(y + r * w->y_stride, shrink, w->size);
             drop(n, w, i.from + r, j, p);
         }
         blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, s, KEYS,
-                  w->v + from * w->stride, w->stride, 1, y, w->width);
+                  w->v + from * w->stride, w->stride, 1, y, w->y_stride);
     }
     for (int64_t r = 0; r < i.count; r++) {
-        vec_scale(y + r * w->width, 1 / sum[r], w->size);
+        vec_scale(y + r * w->y_stride, 1 / sum[r], w->size);
         lse[r * w->heads] = max[r] + (real)log((double)sum[r]);
     }
 }
@@ -116,22 +150,25 @@ static void queries_forward(const struct node *n, const struct head *w, struct t
 static void attention_forward(struct tape *t, struct node *n)
 {
     int64_t tasks = n->out->dim[0] * n->args.heads;
-    CHECK(n->forward_work_bytes == t->threads * (int64_t)sizeof(real) * TILE);
+    CHECK(n->forward_work_bytes == t->threads * (int64_t)sizeof(real) * forward_room(n));
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < tasks; task++) {
-        struct head w = head_at(n, task);
-        int64_t row = task / w.heads * w.time;
-        real *s = (real *)n->work + op_thread() * TILE;
+        real *s = (real *)n->work + op_thread() * forward_room(n), *room = s + TILE;
+        struct place at = place_of(n, task);
+        struct head w = head_at(n, task, room);
+        real *y = array_open_rows(op_data(n->out), at.y, w.time, w.size, at.width, false,
+                                  room + room_size(n, 3), &w.y_stride);
+        real *lse = n->out->saved + at.row * w.heads + w.index;
         for (int64_t from = 0; from < w.time; from += QUERIES)
             queries_forward(n, &w, tile_at(from / QUERIES, w.time, QUERIES), s,
-                            n->out->data + (row + from) * w.width + w.index * w.size,
-                            n->out->saved + (row + from) * w.heads + w.index);
+                            y + from * w.y_stride, lse + from * w.heads);
+        array_close_rows(op_data(n->out), at.y, w.time, w.size, at.width, y);
     }
 }
 
-// dq, dk, dv of one head have the layout of q, k, v.
 struct head_grad {
     real *dq, *dk, *dv;
+    int64_t stride; // of the three
     const real *y, *dy, *lse;
     real *p, *ds, *delta; // scratch: two tiles and a row
 };
@@ -156,18 +193,21 @@ static void score_gradient(const struct node *n, const struct head *w, struct ti
 static void tile_backward(const struct node *n, const struct head *w, struct tile i, struct tile j,
                           const struct head_grad *g)
 {
-    const real *dy = g->dy + i.from * w->width;
-    int64_t q = i.from * w->stride, k = j.from * w->stride;
+    const real *dy = g->dy + i.from * w->y_stride;
+    const real *q = w->q + i.from * w->stride, *k = w->k + j.from * w->stride;
+    const real *v = w->v + j.from * w->stride;
     scores(w, i, j, g->p);
-    blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, w->size, 1, dy, w->width, w->v + k,
+    // forward: blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, s, KEYS, w->v
+    blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, w->size, 1, dy, w->y_stride, v,
               w->stride, 0, g->ds, KEYS);
     score_gradient(n, w, i, j, g);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->p, KEYS, dy, w->width,
-              1, g->dv + k, w->stride);
-    blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, g->ds, KEYS, w->k + k,
-              w->stride, 1, g->dq + q, w->stride);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->ds, KEYS, w->q + q,
-              w->stride, 1, g->dk + k, w->stride);
+    blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->p, KEYS, dy,
+              w->y_stride, 1, g->dv + j.from * g->stride, g->stride);
+    // forward: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, i.count, j.count, w->size, w->scale, w->q
+    blas_gemm(BLAS_AS_IS, BLAS_AS_IS, i.count, w->size, j.count, 1, g->ds, KEYS, k, w->stride, 1,
+              g->dq + i.from * g->stride, g->stride);
+    blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, j.count, w->size, i.count, 1, g->ds, KEYS, q, w->stride,
+              1, g->dk + j.from * g->stride, g->stride);
 }
 
 static void head_backward(const struct node *n, const struct head *w, const struct head_grad *g,
@@ -175,41 +215,48 @@ static void head_backward(const struct node *n, const struct head *w, const stru
 {
     size_t bytes = (size_t)w->size * sizeof(real);
     for (int64_t row = 0; !adds && row < w->time; row++) {
-        memset(g->dq + row * w->stride, 0, bytes);
-        memset(g->dk + row * w->stride, 0, bytes);
-        memset(g->dv + row * w->stride, 0, bytes);
+        memset(g->dq + row * g->stride, 0, bytes);
+        memset(g->dk + row * g->stride, 0, bytes);
+        memset(g->dv + row * g->stride, 0, bytes);
     }
     for (int64_t from = 0; from < w->time; from += QUERIES) {
         struct tile i = tile_at(from / QUERIES, w->time, QUERIES);
         for (int64_t r = 0; r < i.count; r++)
             g->delta[r] =
-                vec_dot(g->dy + (from + r) * w->width, g->y + (from + r) * w->width, w->size);
+                vec_dot(g->dy + (from + r) * w->y_stride, g->y + (from + r) * w->y_stride, w->size);
         for (int64_t at = 0; at < i.from + i.count; at += KEYS)
             tile_backward(n, w, i, tile_at(at / KEYS, w->time, KEYS), g);
     }
 }
 
+// One head, with its rooms: q, k, v, y, dy, dq, dk, dv.
+static void task_backward(struct node *n, int64_t task, real *work)
+{
+    struct place at = place_of(n, task);
+    real *room = work + 2 * TILE + QUERIES, *d[3];
+    struct head w = head_at(n, task, room);
+    struct head_grad g = {.p = work, .ds = work + TILE, .delta = work + 2 * TILE};
+    g.lse = n->out->saved + at.row * w.heads + w.index;
+    g.y = array_read_rows(op_data(n->out), at.y, w.time, w.size, at.width, room + room_size(n, 3),
+                          &w.y_stride);
+    g.dy = array_read_rows(op_dy(n), at.y, w.time, w.size, at.width, room + room_size(n, 4),
+                           &w.y_stride);
+    for (int i = 0; i < 3; i++)
+        d[i] = array_open_rows(op_dx(n, 0), at.qkv + i * at.width, w.time, w.size, 3 * at.width,
+                               n->adds[0], room + room_size(n, 5 + i), &g.stride);
+    g.dq = d[0], g.dk = d[1], g.dv = d[2];
+    head_backward(n, &w, &g, n->adds[0]);
+    for (int i = 0; i < 3; i++)
+        array_close_rows(op_dx(n, 0), at.qkv + i * at.width, w.time, w.size, 3 * at.width, d[i]);
+}
+
 static void attention_backward(struct tape *t, struct node *n)
 {
-    (void)t; // without OpenMP
     int64_t tasks = n->out->dim[0] * n->args.heads;
+    CHECK(n->backward_work_bytes == t->threads * (int64_t)sizeof(real) * backward_room(n));
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
-    for (int64_t task = 0; task < tasks; task++) {
-        struct head w = head_at(n, task);
-        int64_t row = task / w.heads * w.time, at = row * w.width + w.index * w.size;
-        real *dq = n->dx[0] + row * w.stride + w.index * w.size;
-        real *work = (real *)n->work + op_thread() * (2 * TILE + QUERIES);
-        struct head_grad g = {.dq = dq,
-                              .dk = dq + w.width,
-                              .dv = dq + 2 * w.width,
-                              .y = n->out->data + at,
-                              .dy = n->dy + at,
-                              .lse = n->out->saved + row * w.heads + w.index,
-                              .p = work,
-                              .ds = work + TILE,
-                              .delta = work + 2 * TILE};
-        head_backward(n, &w, &g, n->adds[0]);
-    }
+    for (int64_t task = 0; task < tasks; task++)
+        task_backward(n, task, (real *)n->work + op_thread() * backward_room(n));
 }
 
 const struct op op_attention_desc = {

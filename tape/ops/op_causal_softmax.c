@@ -3,28 +3,35 @@
 //
 //   dx[j] += y[j] (dy[j] - sum of dy y)
 //
-// Backward reads y, so y may take x's buffer and dx may be dy.
+// Backward reads y, so y may take x's buffer and dx may be dy. A row that is not stored as reals is
+// widened whole, into scratch of the thread that works on it: its sums have the same bits then.
 #include "tape/ops/ops_int.h"
 
 static void causal_softmax_infer(struct tape *t, struct node *n)
 {
-    (void)t;
-    const struct tensor *x = n->in[0];
+    const struct tensor *x = n->in[0], *y = n->out;
     CHECK(x->dim_count == 4 && x->dim[2] == x->dim[3]);
     tensor_like(n->out, x);
     n->forward_flops = 10 * tensor_count(x);
     n->backward_flops = 4 * tensor_count(x);
+    int64_t row_bytes = t->threads * x->dim[3] * (int64_t)sizeof(real);
+    if (x->dtype != DTYPE_REAL || y->dtype != DTYPE_REAL)
+        n->forward_work_bytes = row_bytes;
+    if (y->dtype != DTYPE_REAL || y->grad_dtype != DTYPE_REAL || x->grad_dtype != DTYPE_REAL)
+        n->backward_work_bytes = 3 * row_bytes;
 }
 
 static void causal_softmax_forward(struct tape *t, struct node *n)
 {
-    (void)t;
+    (void)t; // without OpenMP
     int64_t time = n->out->dim[3], rows = tensor_count(n->out) / time;
-#pragma omp parallel for schedule(static)
+    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+#pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {
-        const real *x = n->in[0]->data + r * time;
-        real *y = n->out->data + r * time; // may be x
         int64_t count = r % time + 1;
+        real *room = op_room(n, time, 0, 1); // x and y share it
+        const real *x = array_read(xs, r * time, count, room);
+        real *y = array_open(ys, r * time, time, false, room); // may be x
         real max = vec_max(x, count);
 #pragma omp simd
         for (int64_t j = 0; j < count; j++)
@@ -32,21 +39,28 @@ static void causal_softmax_forward(struct tape *t, struct node *n)
         vec_scale(y, 1 / vec_sum(y, count), count);
         for (int64_t j = count; j < time; j++)
             y[j] = 0;
+        array_close(ys, r * time, time, y);
     }
 }
 
 static void causal_softmax_backward(struct tape *t, struct node *n)
 {
-    (void)t;
+    (void)t; // without OpenMP
     int64_t time = n->out->dim[3], rows = tensor_count(n->out) / time;
+    struct array ys = op_data(n->out), dys = op_dy(n), dxs = op_dx(n, 0);
     int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {
-        const real *y = n->out->data + r * time, *dy = n->dy + r * time;
-        real *dx = n->dx[0] + r * time; // may be dy
+        const real *y = array_read(ys, r * time, time, op_room(n, time, 0, 3));
+        const real *dy = array_read(dys, r * time, time, op_room(n, time, 1, 3));
+        real *dx = array_open(dxs, r * time, time, adds, op_room(n, time, 2, 3)); // may be dy
         real sum = vec_dot(y, dy, r % time + 1);
+#pragma omp simd
         for (int64_t j = 0; j < time; j++)
+            // forward: y[j] = vec_exp(x[j] - max)
+            // forward: vec_scale(y, 1 / vec_sum(y, count), count)
             dx[j] = (adds ? dx[j] : 0) + (j <= r % time ? y[j] * (dy[j] - sum) : 0);
+        array_close(dxs, r * time, time, dx);
     }
 }
 

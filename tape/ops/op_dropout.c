@@ -10,33 +10,71 @@ static void dropout_infer(struct tape *t, struct node *n)
     n->forward_flops = n->backward_flops = tensor_count(n->out);
 }
 
-// to = (adds ? to : 0) + from m / (1 - rate); `to` may be `from`.
-static void apply_mask(const struct node *n, const real *from, real *to, bool adds)
+// What m is drawn from in one row.
+struct row {
+    uint64_t key;
+    uint32_t threshold;
+    real factor;
+};
+
+static struct row row_at(const struct node *n, int64_t r)
 {
-    int64_t rows = tensor_rows(n->out), cols = tensor_cols(n->out);
-    int64_t all_rows = tensor_samples(n->out) * rows;
-    uint32_t threshold = dropout_threshold(n->args.rate);
-    real factor = dropout_factor(n->args.rate);
-#pragma omp parallel for schedule(static) if (all_rows * cols > PARALLEL_MIN)
-    for (int64_t r = 0; r < all_rows; r++) {
-        uint64_t key = dropout_row_key(n->args.key, n->first_sample + r / rows, r % rows);
-        for (int64_t j = 0; j < cols; j++) {
-            real m = rng_u32(key, (uint32_t)j) < threshold ? 0 : factor;
-            to[r * cols + j] = (adds ? to[r * cols + j] : 0) + from[r * cols + j] * m;
-        }
-    }
+    int64_t rows = tensor_rows(n->out);
+    return (struct row){dropout_row_key(n->args.key, n->first_sample + r / rows, r % rows),
+                        dropout_threshold(n->args.rate), dropout_factor(n->args.rate)};
+}
+
+static inline real draw(struct row row, int64_t column)
+{
+    return rng_u32(row.key, (uint32_t)column) < row.threshold ? 0 : row.factor;
 }
 
 static void dropout_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    apply_mask(n, n->in[0]->data, n->out->data, false);
+    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
+#pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
+    for (int64_t r = 0; r < rows; r++) {
+        struct row row = row_at(n, r);
+        for (int64_t at = 0; at < cols; at += ARRAY_PIECE) {
+            real room[2][ARRAY_PIECE];
+            int64_t length = array_piece(at, cols);
+            const real *x = array_read(xs, r * cols + at, length, room[0]);
+            real *y = array_open(ys, r * cols + at, length, false, room[1]); // may be x
+#pragma omp simd
+            for (int64_t i = 0; i < length; i++) {
+                real m = draw(row, at + i);
+                y[i] = x[i] * m + 0; // what is dropped is 0, not -0
+            }
+            array_close(ys, r * cols + at, length, y);
+        }
+    }
 }
 
 static void dropout_backward(struct tape *t, struct node *n)
 {
     (void)t;
-    apply_mask(n, n->dy, n->dx[0], n->adds[0]);
+    struct array dys = op_dy(n), dxs = op_dx(n, 0);
+    int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
+    int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
+#pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
+    for (int64_t r = 0; r < rows; r++) {
+        struct row row = row_at(n, r);
+        for (int64_t at = 0; at < cols; at += ARRAY_PIECE) {
+            real room[2][ARRAY_PIECE];
+            int64_t length = array_piece(at, cols);
+            const real *dy = array_read(dys, r * cols + at, length, room[0]);
+            real *dx = array_open(dxs, r * cols + at, length, adds, room[1]); // may be dy
+#pragma omp simd
+            for (int64_t i = 0; i < length; i++) {
+                real m = draw(row, at + i);
+                // forward: y[i] = x[i] * m + 0
+                dx[i] = (adds ? dx[i] : 0) + dy[i] * m;
+            }
+            array_close(dxs, r * cols + at, length, dx);
+        }
+    }
 }
 
 const struct op op_dropout_desc = {

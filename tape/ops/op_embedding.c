@@ -3,7 +3,9 @@
 //   dtoken[row of the id] += dy[b][t],  dposition[t] += dy[b][t]     in the order of b, then t
 //
 // With `slots`, the gradient of the token table is compact: one row per id that occurs, and slots
-// says which. A tied table uses it: its head and its embedding then have an accumulator each.
+// says which. A gradient stored as bf16 is rounded at each occurrence of its id; a compact one of
+// reals, joined later, once. A tied table uses it: its head and its embedding then have an
+// accumulator each.
 #include "tape/ops/ops_int.h"
 
 static void embedding_infer(struct tape *t, struct node *n)
@@ -26,13 +28,49 @@ static void embedding_forward(struct tape *t, struct node *n)
     for (int64_t i = 0; i < rows; i++)
         CHECK(n->args.ids[i] >= 0 && n->args.ids[i] < vocabulary);
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
-    for (int64_t i = 0; i < rows; i++) {
-        const real *token = n->in[0]->data + n->args.ids[i] * cols;
-        const real *position = n->in_count == 2 ? n->in[1]->data + i % length * cols : NULL;
-        real *y = n->out->data + i * cols;
-        for (int64_t j = 0; j < cols; j++)
-            y[j] = token[j] + (position != NULL ? position[j] : 0);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t at = 0; at < cols; at += ARRAY_PIECE) {
+            int64_t count = array_piece(at, cols);
+            real room[3][ARRAY_PIECE];
+            const real *token =
+                array_read(op_data(n->in[0]), n->args.ids[i] * cols + at, count, room[0]);
+            const real *position = NULL;
+            if (n->in_count == 2)
+                position = array_read(op_data(n->in[1]), i % length * cols + at, count, room[1]);
+            real *y = array_open(op_data(n->out), i * cols + at, count, false, room[2]);
+            for (int64_t j = 0; j < count; j++)
+                y[j] = token[j] + (position != NULL ? position[j] : 0);
+            array_close(op_data(n->out), i * cols + at, count, y);
+        }
+}
+
+// to[row] += dy[i], columns c of both.
+static void add_row(const struct node *n, struct array to, int64_t row, int64_t i, struct tile c)
+{
+    int64_t cols = tensor_cols(n->out);
+    real room[COLUMN_TILE], sum[COLUMN_TILE];
+    const real *dy = array_read(op_dy(n), i * cols + c.from, c.count, room);
+    real *at = array_open(to, row * cols + c.from, c.count, true, sum);
+    // forward: y[j] = token[j] + (position != NULL ? position[j] : 0)
+    for (int64_t j = 0; j < c.count; j++)
+        at[j] += dy[j];
+    array_close(to, row * cols + c.from, c.count, at);
+}
+
+// A position's sum over the samples is rounded once.
+static void add_position(const struct node *n, int64_t position, struct tile c)
+{
+    int64_t cols = tensor_cols(n->out), length = n->args.length;
+    real room[COLUMN_TILE], sum[COLUMN_TILE];
+    real *to = array_open(op_dx(n, 1), position * cols + c.from, c.count, true, sum);
+    for (int64_t b = 0; b < n->args.samples; b++) {
+        const real *dy =
+            array_read(op_dy(n), (b * length + position) * cols + c.from, c.count, room);
+        // forward: y[j] = token[j] + (position != NULL ? position[j] : 0)
+        for (int64_t j = 0; j < c.count; j++)
+            to[j] += dy[j];
     }
+    array_close(op_dx(n, 1), position * cols + c.from, c.count, to);
 }
 
 static void embedding_backward(struct tape *t, struct node *n)
@@ -41,21 +79,15 @@ static void embedding_backward(struct tape *t, struct node *n)
     int64_t cols = tensor_cols(n->out), length = n->args.length, rows = n->args.samples * length;
     for (int i = 0; i < n->in_count; i++)
         op_start_sum(n, i);
-    real *dtoken = n->dx[0], *dposition = n->in_count == 2 ? n->dx[1] : NULL;
     const int32_t *row_of = n->args.slots != NULL ? n->args.slots : n->args.ids;
     int64_t tiles = tile_count(cols, COLUMN_TILE);
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t k = 0; k < tiles; k++) {
         struct tile c = tile_at(k, cols, COLUMN_TILE);
-        for (int64_t i = 0; i < rows; i++) {
-            const real *dy = n->dy + i * cols + c.from;
-            real *to = dtoken != NULL ? dtoken + row_of[i] * cols + c.from : NULL;
-            for (int64_t j = 0; to != NULL && j < c.count; j++)
-                to[j] += dy[j];
-            to = dposition != NULL ? dposition + i % length * cols + c.from : NULL;
-            for (int64_t j = 0; to != NULL && j < c.count; j++)
-                to[j] += dy[j];
-        }
+        for (int64_t i = 0; n->dx[0] != NULL && i < rows; i++)
+            add_row(n, op_dx(n, 0), row_of[i], i, c);
+        for (int64_t i = 0; n->in_count == 2 && n->dx[1] != NULL && i < length; i++)
+            add_position(n, i, c);
     }
 }
 

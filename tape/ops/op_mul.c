@@ -13,27 +13,46 @@ static void mul_infer(struct tape *t, struct node *n)
 static void mul_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    const real *a = n->in[0]->data, *b = n->in[1]->data;
-    real *y = n->out->data;
+    struct array as = op_data(n->in[0]), bs = op_data(n->in[1]), ys = op_data(n->out);
     int64_t count = tensor_count(n->out);
-#pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)
-    for (int64_t i = 0; i < count; i++)
-        y[i] = a[i] * b[i];
+#pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+        real room[3][ARRAY_PIECE];
+        int64_t length = array_piece(at, count);
+        const real *a = array_read(as, at, length, room[0]);
+        const real *b = array_read(bs, at, length, room[1]);
+        real *y = array_open(ys, at, length, false, room[2]);
+#pragma omp simd
+        for (int64_t i = 0; i < length; i++)
+            y[i] = a[i] * b[i];
+        array_close(ys, at, length, y);
+    }
 }
 
 static void mul_backward(struct tape *t, struct node *n)
 {
     (void)t;
+    struct array dys = op_dy(n);
     int64_t count = tensor_count(n->out);
     for (int which = 0; which < 2; which++) {
-        real *dx = n->dx[which];
-        const real *other = n->in[1 - which]->data;
+        struct array dxs = op_dx(n, which); // da, then db
+        struct array others = op_data(n->in[1 - which]);
         int adds = n->adds[which]; // a bool would keep gcc from vectorising the loop
-        if (dx == NULL)
+        if (dxs.at == NULL)
             continue;
-#pragma omp parallel for simd schedule(static) if (count > PARALLEL_MIN)
-        for (int64_t i = 0; i < count; i++)
-            dx[i] = (adds ? dx[i] : 0) + n->dy[i] * other[i];
+#pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
+        for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
+            real room[3][ARRAY_PIECE];
+            int64_t length = array_piece(at, count);
+            const real *dy = array_read(dys, at, length, room[0]);
+            const real *other = array_read(others, at, length, room[1]);
+            real *dx = array_open(dxs, at, length, adds, room[2]);
+#pragma omp simd
+            for (int64_t i = 0; i < length; i++)
+                // forward: y[i] = a[i] * b[i]
+                dx[i] = (adds ? dx[i] : 0) + dy[i] * other[i];
+            array_close(dxs, at, length, dx);
+        }
     }
 }
 

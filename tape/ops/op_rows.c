@@ -13,22 +13,39 @@ static void rows_infer(struct tape *t, struct node *n)
 static void rows_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    const struct tensor *x = n->in[0];
-    int64_t from = n->args.first * x->dim[2], part = n->args.count * x->dim[2];
-    for (int64_t b = 0; b < x->dim[0]; b++)
-        memcpy(n->out->data + b * part, x->data + b * x->stride[0] + from,
-               (size_t)part * sizeof(real));
+    const struct tensor *in = n->in[0];
+    struct array xs = op_data(in), ys = op_data(n->out);
+    int64_t from = n->args.first * in->dim[2], part = n->args.count * in->dim[2];
+    for (int64_t b = 0; b < in->dim[0]; b++)
+        for (int64_t at = 0; at < part; at += ARRAY_PIECE) {
+            real room[2][ARRAY_PIECE];
+            int64_t length = array_piece(at, part);
+            const real *x = array_read(xs, b * in->stride[0] + from + at, length, room[0]);
+            real *y = array_open(ys, b * part + at, length, false, room[1]);
+            for (int64_t i = 0; i < length; i++)
+                y[i] = x[i];
+            array_close(ys, b * part + at, length, y);
+        }
 }
 
 static void rows_backward(struct tape *t, struct node *n)
 {
     (void)t;
-    const struct tensor *x = n->in[0];
-    int64_t from = n->args.first * x->dim[2], part = n->args.count * x->dim[2];
-    if (!n->adds[0])
-        memset(n->dx[0], 0, (size_t)tensor_count(x) * sizeof(real));
-    for (int64_t b = 0; b < x->dim[0]; b++)
-        vec_add_to(n->dx[0] + b * x->stride[0] + from, n->dy + b * part, part);
+    const struct tensor *in = n->in[0];
+    struct array dys = op_dy(n), dxs = op_dx(n, 0);
+    int64_t from = n->args.first * in->dim[2], part = n->args.count * in->dim[2];
+    op_start_sum(n, 0);
+    for (int64_t b = 0; b < in->dim[0]; b++)
+        for (int64_t at = 0; at < part; at += ARRAY_PIECE) {
+            real room[2][ARRAY_PIECE];
+            int64_t length = array_piece(at, part), dx_at = b * in->stride[0] + from + at;
+            const real *dy = array_read(dys, b * part + at, length, room[0]);
+            real *dx = array_open(dxs, dx_at, length, true, room[1]);
+            for (int64_t i = 0; i < length; i++)
+                // forward: y[i] = x[i]
+                dx[i] += dy[i];
+            array_close(dxs, dx_at, length, dx);
+        }
 }
 
 const struct op op_rows_desc = {

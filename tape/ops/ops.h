@@ -60,6 +60,9 @@ struct tensor *op_rows(struct tape *t, struct tensor *x, int64_t first, int64_t 
 
 // (B,..,V) -> (B): for each sample the sum over its rows of logsumexp(row) - row[target].
 struct tensor *op_cross_entropy(struct tape *t, struct tensor *logits, const int32_t *targets);
+// The same of logits x w^T, (B,..,C) and (V,C), which never exist whole.
+struct tensor *op_linear_cross_entropy(struct tape *t, struct tensor *x, struct tensor *w,
+                                       const int32_t *targets);
 // (B,..) -> (B): for each sample the sum of its elements squared
 struct tensor *op_sum_squares(struct tape *t, struct tensor *x);
 
@@ -89,6 +92,7 @@ extern const int op_registry_count;
 #define op_attention(t, ...) (op_attention)(OPS_HERE(t), __VA_ARGS__)
 #define op_rows(t, ...) (op_rows)(OPS_HERE(t), __VA_ARGS__)
 #define op_cross_entropy(t, ...) (op_cross_entropy)(OPS_HERE(t), __VA_ARGS__)
+#define op_linear_cross_entropy(t, ...) (op_linear_cross_entropy)(OPS_HERE(t), __VA_ARGS__)
 #define op_sum_squares(t, ...) (op_sum_squares)(OPS_HERE(t), __VA_ARGS__)
 
 #endif

@@ -18,6 +18,7 @@ extern const struct op op_relu_desc, op_tanh_desc, op_sqrt_desc, op_log_desc, op
 extern const struct op op_linear_desc, op_lora_desc, op_layernorm_desc, op_embedding_desc;
 extern const struct op op_split_heads_desc, op_merge_heads_desc, op_matmul_desc;
 extern const struct op op_causal_softmax_desc, op_attention_desc, op_rows_desc;
+extern const struct op op_linear_cross_entropy_desc;
 extern const struct op op_cross_entropy_desc, op_sum_squares_desc;
 
 enum {
@@ -63,6 +64,12 @@ static inline void op_start_sum(struct node *n, int i)
         memset(n->dx[i], 0, (size_t)tensor_grad_bytes(n->in[i]));
 }
 
+// A part of a room that may not be there: all is real, and nobody reads it.
+static inline real *op_part(real *room, int64_t from)
+{
+    return room != NULL ? room + from : NULL;
+}
+
 static inline int op_thread(void) // which part of scratch is mine
 {
 #ifdef _OPENMP
@@ -70,6 +77,13 @@ static inline int op_thread(void) // which part of scratch is mine
 #else
     return 0;
 #endif
+}
+
+// Room number `which` of the `rooms` that this thread has in scratch, each of `count` reals. NULL
+// if the op declared no scratch, since all it touches is stored as reals.
+static inline real *op_room(const struct node *n, int64_t count, int which, int rooms)
+{
+    return n->work != NULL ? (real *)n->work + (op_thread() * rooms + which) * count : NULL;
 }
 
 #endif

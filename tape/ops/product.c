@@ -1,0 +1,270 @@
+#include "tape/ops/product_int.h"
+
+#include "tape/blas.h"
+
+enum {
+    ROW_TILE = PRODUCT_ROWS,
+    SLICE = 96,
+    SLICE_UNIT = 8,
+    DEPTH = 512,     // of a sum over widened numbers: x or dy goes through a room of this width
+    PANEL = 1 << 20, // numbers: weights that are widened at a time
+    ROOM = ROW_TILE * DEPTH,
+    TILE = ROW_TILE * SLICE, // largest tile of y or dx; one of dw is smaller
+};
+
+// How one product is cut: rows by a slice of columns, and the depth of a sum.
+struct cut {
+    int64_t row_tile, row_tiles; // of one sample; of all
+    int64_t slice, slices;       // of columns
+    int64_t depth;               // of one BLAS call
+    int64_t per_panel;           // slices whose weights are there at the same time
+};
+
+// Equal slices of about SLICE: 65 -> one, 128 -> two of 64, 384 -> four of 96.
+static int64_t slice_of(int64_t columns)
+{
+    int64_t size = tile_count(columns, tile_count(columns, SLICE));
+    return tile_count(size, SLICE_UNIT) * SLICE_UNIT;
+}
+
+// `columns` of y or dx, sums over `depth` numbers of `from` (x or dy).
+static struct cut cut_of(const struct product *p, int64_t columns, int64_t depth, struct array from)
+{
+    struct cut c = {.row_tile = ROW_TILE, .slice = slice_of(columns)};
+#ifdef TAPE_ONE_GEMM
+    // For `make bench-exact` alone: each product as one call per thread over the rows of all
+    // samples, which is what the exact order is measured against. Its bits depend on batch and
+    // threads.
+    CHECK(p->samples == 1);
+    c.row_tile = tile_count(p->rows, p->threads);
+    c.slice = columns;
+#endif
+    c.row_tiles = p->samples * tile_count(p->rows, c.row_tile);
+    c.slices = tile_count(columns, c.slice);
+    c.depth = from.dtype == DTYPE_REAL || depth < DEPTH ? depth : DEPTH;
+    c.per_panel = c.slices;
+    if (p->w.dtype != DTYPE_REAL && c.slices * c.slice * depth > PANEL)
+        c.per_panel = PANEL / (c.slice * depth) > 1 ? PANEL / (c.slice * depth) : 1;
+    return c;
+}
+
+static struct cut forward_cut(const struct product *p)
+{
+    return cut_of(p, p->out, p->in, p->x);
+}
+
+static struct cut input_cut(const struct product *p)
+{
+    return cut_of(p, p->in, p->out, p->dy);
+}
+
+// Numbers of the panel, and of each thread's room and tile.
+static int64_t panel_size(const struct product *p, const struct cut *c, int64_t depth)
+{
+    return p->w.dtype != DTYPE_REAL ? c->per_panel * c->slice * depth : 0;
+}
+
+static bool any_is_stored(const struct array *a, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (a[i].dtype != DTYPE_REAL)
+            return true;
+    return false;
+}
+
+int64_t product_forward_work_bytes(const struct product *p)
+{
+    struct cut c = forward_cut(p);
+    const struct array rooms[] = {p->x, p->y};
+    int64_t own = any_is_stored(rooms, COUNT_OF(rooms)) ? ROOM + TILE : 0;
+    return (panel_size(p, &c, p->in) + p->threads * own) * (int64_t)sizeof(real);
+}
+
+int64_t product_backward_work_bytes(const struct product *p)
+{
+    struct cut c = input_cut(p);
+    const struct array rooms[] = {p->x, p->dy, p->dx, p->dw};
+    int64_t own = any_is_stored(rooms, COUNT_OF(rooms)) ? ROOM + TILE : 0;
+    return (panel_size(p, &c, p->out) + p->threads * own) * (int64_t)sizeof(real);
+}
+
+static real *room_of(const struct product *p, int64_t panel)
+{
+    return p->work != NULL ? p->work + panel + op_thread() * (ROOM + TILE) : NULL;
+}
+
+// Rows of tile number `tile`, counted over all samples.
+static struct tile rows_of(const struct product *p, const struct cut *c, int64_t tile)
+{
+    int64_t tiles = tile_count(p->rows, c->row_tile);
+    struct tile r = tile_at(tile % tiles, p->rows, c->row_tile);
+    r.from += tile / tiles * p->rows;
+    return r;
+}
+
+// ---- y = x w^T + b ---------------------------------------------------------------------
+
+// Slices `first` to `end` of w, row by row: they are neighbours.
+static const real *forward_panel(const struct product *p, const struct cut *c, int64_t first,
+                                 int64_t end)
+{
+    if (p->w.dtype == DTYPE_REAL)
+        return (const real *)p->w.at + first * c->slice * p->in;
+    int64_t from = first * c->slice, to = end * c->slice < p->out ? end * c->slice : p->out;
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t i = from; i < to; i++)
+        array_read(p->w, i * p->in, p->in, p->work + (i - from) * p->in);
+    return p->work;
+}
+
+static void forward_tile(const struct product *p, const struct cut *c, struct tile r, struct tile o,
+                         const real *w, real *room)
+{
+    real bias[SLICE], *tile = op_part(room, ROOM);
+    const real *b = p->b.at != NULL ? array_read(p->b, o.from, o.count, bias) : NULL;
+    int64_t stride, stride_x, at = r.from * p->out + o.from;
+    real *y = array_open_rows(p->y, at, r.count, o.count, p->out, false, tile, &stride);
+    for (int64_t i = 0; b != NULL && i < r.count; i++)
+        memcpy(y + i * stride, b, (size_t)o.count * sizeof(real));
+    for (int64_t k = 0; k < p->in; k += c->depth) {
+        int64_t count = p->in - k < c->depth ? p->in - k : c->depth;
+        const real *x =
+            array_read_rows(p->x, r.from * p->in + k, r.count, count, p->in, room, &stride_x);
+        // y = x w^T + b
+        blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, count, 1, x, stride_x, w + k,
+                  p->in, b != NULL || k > 0 ? 1 : 0, y, stride);
+    }
+    array_close_rows(p->y, at, r.count, o.count, p->out, y);
+}
+
+void product_forward(const struct product *p)
+{
+    struct cut c = forward_cut(p);
+    int64_t panel = panel_size(p, &c, p->in);
+    for (int64_t first = 0; first < c.slices; first += c.per_panel) {
+        int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
+        const real *w = forward_panel(p, &c, first, end);
+        int64_t tasks = (end - first) * c.row_tiles;
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+        for (int64_t task = 0; task < tasks; task++) {
+            int64_t s = task / c.row_tiles;
+            forward_tile(p, &c, rows_of(p, &c, task % c.row_tiles),
+                         tile_at(first + s, p->out, c.slice), w + s * c.slice * p->in,
+                         room_of(p, panel));
+        }
+    }
+}
+
+// ---- dx += dy w ------------------------------------------------------------------------
+
+// Column slices `first` to `end` of w, each (O, slice). The weights themselves if they are real.
+static const real *input_panel(const struct product *p, const struct cut *c, int64_t first,
+                               int64_t end)
+{
+    enum { ROWS = 64 };
+    if (p->w.dtype == DTYPE_REAL)
+        return NULL;
+    int64_t parts = tile_count(p->out, ROWS);
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t task = 0; task < (end - first) * parts; task++) {
+        int64_t s = task / parts, stride;
+        struct tile rows = tile_at(task % parts, p->out, ROWS);
+        struct tile k = tile_at(first + s, p->in, c->slice);
+        array_read_rows(p->w, rows.from * p->in + k.from, rows.count, k.count, p->in,
+                        p->work + s * c->slice * p->out + rows.from * k.count, &stride);
+    }
+    return p->work;
+}
+
+// w: its slice of columns k.
+static void input_tile(const struct product *p, const struct cut *c, struct tile r, struct tile k,
+                       const real *w, int64_t stride_w, real *room)
+{
+    int64_t stride, stride_dy, at = r.from * p->in + k.from;
+    real *dx =
+        array_open_rows(p->dx, at, r.count, k.count, p->in, p->adds, op_part(room, ROOM), &stride);
+    for (int64_t o = 0; o < p->out; o += c->depth) {
+        int64_t count = p->out - o < c->depth ? p->out - o : c->depth;
+        const real *dy =
+            array_read_rows(p->dy, r.from * p->out + o, r.count, count, p->out, room, &stride_dy);
+        // forward: y = x w^T + b
+        blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, k.count, count, 1, dy, stride_dy,
+                  w + o * stride_w, stride_w, p->adds || o > 0 ? 1 : 0, dx, stride);
+    }
+    array_close_rows(p->dx, at, r.count, k.count, p->in, dx);
+}
+
+void product_input_gradient(const struct product *p)
+{
+    struct cut c = input_cut(p);
+    int64_t panel = panel_size(p, &c, p->out);
+    for (int64_t first = 0; first < c.slices; first += c.per_panel) {
+        int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
+        const real *w = input_panel(p, &c, first, end);
+        int64_t tasks = (end - first) * c.row_tiles;
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+        for (int64_t task = 0; task < tasks; task++) {
+            int64_t s = task / c.row_tiles;
+            struct tile k = tile_at(first + s, p->in, c.slice);
+            struct tile r = rows_of(p, &c, task % c.row_tiles);
+            if (w != NULL)
+                input_tile(p, &c, r, k, w + s * c.slice * p->out, k.count, room_of(p, panel));
+            else
+                input_tile(p, &c, r, k, (const real *)p->w.at + k.from, p->in, room_of(p, panel));
+        }
+    }
+}
+
+// ---- dw += dy^T x, db += dy ------------------------------------------------------------
+
+static void bias_tile(const struct product *p, struct tile o)
+{
+    real sum[SLICE], row[SLICE], *db = array_open(p->db, o.from, o.count, true, sum);
+    for (int64_t i = 0; i < p->samples * p->rows; i++) {
+        const real *dy = array_read(p->dy, i * p->out + o.from, o.count, row);
+        // forward: y = x w^T + b
+        for (int64_t j = 0; j < o.count; j++)
+            db[j] += dy[j];
+    }
+    array_close(p->db, o.from, o.count, db);
+}
+
+static void weight_tile(const struct product *p, struct tile o, struct tile k, real *room)
+{
+    int64_t stride, stride_dy, stride_x, at = o.from * p->in + k.from;
+    real *dw =
+        array_open_rows(p->dw, at, o.count, k.count, p->in, true, op_part(room, ROOM), &stride);
+    int64_t tiles = tile_count(p->rows, ROW_TILE);
+    for (int64_t i = 0; i < p->samples * tiles; i++) {
+        struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);
+        r.from += i / tiles * p->rows;
+        const real *dy = array_read_rows(p->dy, r.from * p->out + o.from, r.count, o.count, p->out,
+                                         room, &stride_dy);
+        const real *x = array_read_rows(p->x, r.from * p->in + k.from, r.count, k.count, p->in,
+                                        op_part(room, TILE), &stride_x);
+        // forward: y = x w^T + b
+        blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, k.count, r.count, 1, dy, stride_dy, x,
+                  stride_x, 1, dw, stride);
+    }
+    array_close_rows(p->dw, at, o.count, k.count, p->in, dw);
+}
+
+void product_weight_gradient(const struct product *p)
+{
+    int64_t out_slice = slice_of(p->out), in_slice = slice_of(p->in);
+#ifdef TAPE_ONE_GEMM
+    in_slice = p->in;
+    out_slice = tile_count(p->out, p->threads);
+#endif
+    struct cut c = input_cut(p);
+    int64_t panel = panel_size(p, &c, p->out), in_slices = tile_count(p->in, in_slice);
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+    for (int64_t task = 0; task < tile_count(p->out, out_slice) * in_slices; task++) {
+        struct tile o = tile_at(task / in_slices, p->out, out_slice);
+        struct tile k = tile_at(task % in_slices, p->in, in_slice);
+        if (p->dw.at != NULL)
+            weight_tile(p, o, k, room_of(p, panel));
+        if (p->db.at != NULL && k.from == 0)
+            bias_tile(p, o);
+    }
+}
