@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const attention_names[GPT_ATTENTION_COUNT] = {
     [GPT_ATTENTION_NAIVE] = "naive",
@@ -130,9 +131,9 @@ bool gpt_config_check(const struct gpt_config *c, struct error *e)
                       (long long)((c->width / c->heads + 1) * c->heads));
     if (!(c->dropout >= 0 && c->dropout < 1))
         return refuse(e, "dropout %g: expected at least 0 and below 1", c->dropout);
-    if (c->chunked_loss && c->lora.rank > 0 && c->lora.targets & LORA_HEAD)
-        return refuse(e, "a chunked loss has no place for adapters of the head: leave head out of "
-                         "the lora targets, or take the plain loss");
+    if (c->chunked_loss && c->lora.rank > 0 && (c->lora.targets & LORA_HEAD))
+        return refuse(e, "--loss chunked: adapters of the head need its logits whole: try --loss "
+                         "plain, or --lora-targets without head");
     return check_weights(c, e) && lora_config_check(&c->lora, c->width, e);
 }
 
@@ -267,14 +268,43 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     adapt(g, t);
 }
 
+// ---- keys and values -------------------------------------------------------------------
+
+static void place_cache(struct gpt_cache *c, struct gpt *g, struct tape *t, int64_t tokens,
+                        int64_t layer, const char *what)
+{
+    snprintf(c->name, sizeof(c->name), "h.%lld.attn.%s", (long long)layer, what);
+    tensor_place(&c->tensor, &t->arena, c->name, LEDGER_KV_CACHE, t->activation_dtype, 2,
+                 (int64_t[]){tokens, g->config.width});
+    if (!tape_is_dry(t)) // whoever looks for a NaN finds none where no token has been yet
+        memset(c->tensor.data, 0, (size_t)tensor_bytes(&c->tensor));
+}
+
+void gpt_cache_place(struct gpt *g, struct tape *t, int64_t tokens)
+{
+    for (int64_t i = 0; i < g->config.layers; i++) {
+        place_cache(&g->layer[i].keys, g, t, tokens, i, "keys");
+        place_cache(&g->layer[i].values, g, t, tokens, i, "values");
+    }
+}
+
+void gpt_cache_give(struct gpt *g, struct tape *t)
+{
+    for (int64_t i = g->config.layers - 1; i >= 0; i--) {
+        arena_give(&t->arena, g->layer[i].values.tensor.data);
+        arena_give(&t->arena, g->layer[i].keys.tensor.data);
+    }
+}
+
 // ---- forward ---------------------------------------------------------------------------
 
 struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *slots,
                           int64_t samples, int64_t length)
 {
-    CHECK(length <= g->config.context);
+    int64_t first = g->uses_cache ? g->cached : 0;
+    CHECK(first + length <= g->config.context);
     struct tensor *x =
-        op_embedding(t, g->token_table, &g->wpe->tensor, ids, slots, samples, length);
+        op_embedding_at(t, g->token_table, &g->wpe->tensor, ids, slots, samples, length, first);
     x = block_dropout(t, g, x, -1, DROPOUT_EMBEDDING);
     for (int64_t i = 0; i < g->config.layers; i++)
         x = block_forward(t, g, i, x);

@@ -49,8 +49,8 @@ struct snapshot_base {
 
 struct snapshot_info {
     struct gpt_config model;
-    struct snapshot_base base;                // of adapters
     enum precision weights;                   // that the file's are stored in; for a reader
+    struct snapshot_base base;                // of adapters
     int64_t step;                             // optimizer steps taken
     char optimizer[SNAPSHOT_OPTIMIZER_BYTES]; // "" read from a snapshot without an optimizer file
     char tokenizer[SNAPSHOT_TOKENIZER_BYTES]; // the caller's text, UTF-8

@@ -141,7 +141,7 @@ int choice_options(const struct settings *s, enum config_use use, const struct c
         add_text(&w, "attention", gpt_attention_name(to->attention));
     if (from->optimizer != to->optimizer)
         add_text(&w, "optimizer", optimizer_name(to->optimizer));
-    add_int(&w, "sample-tokens", from->tokens, to->tokens);
+    add_int(&w, s->generate != UNSET_INT ? "generate" : "sample-tokens", from->tokens, to->tokens);
     return w.count;
 }
 
@@ -157,7 +157,8 @@ char *choice_text(const struct choice_option *option, int count, char out[CHOICE
 
 bool choice_set(struct settings *s, const struct choice_option *option, int count, struct error *e)
 {
-    unsigned groups = OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_SAMPLE | OPTIONS_EVAL;
+    unsigned groups =
+        OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_SAMPLE | OPTIONS_EVAL | OPTIONS_PLAN;
     for (int i = 0; i < count; i++)
         if (!options_set(s, groups, option[i].name, option[i].value, e))
             return false;
@@ -175,14 +176,15 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
     snprintf(vocab, sizeof(vocab), "%lld", (long long)c->model.vocab);
     if (use == CONFIG_TRAIN)
         use = CONFIG_PLAN; // which needs no text, given a vocabulary
-    if (use == CONFIG_PLAN)
+    enum config_use as = s->generate != UNSET_INT ? CONFIG_PLAN : use;
+    if (as == CONFIG_PLAN)
         said.data = said.prompt = NULL;
     if (!choice_set(&said, option, count, &e) ||
-        (use == CONFIG_PLAN && !options_set(&said, OPTIONS_MODEL, "vocab", vocab, &e)))
+        (as == CONFIG_PLAN && !options_set(&said, OPTIONS_MODEL, "vocab", vocab, &e)))
         return false;
     if (use == CONFIG_EVAL)
         said.batch = said.micro_batch;
-    if (!config_build(&built, &said, use, &e))
+    if (!config_build(&built, &said, as, &e))
         return false;
     built.prompt_count = c->prompt_count;
     if (built.process_budget_bytes > 0) // what is outside was measured once

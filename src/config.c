@@ -371,10 +371,12 @@ static void choose_training(struct config *c, const struct settings *s)
 
 static void choose_sample(struct config *c, const struct settings *s)
 {
-    c->sample = (struct generate_config){.tokens = int_or(s->sample, 200),
+    int64_t tokens = int_or(s->generate, int_or(s->sample, 200));
+    c->sample = (struct generate_config){.tokens = tokens,
                                          .temperature = real_or(s->temperature, 0.8),
                                          .top_k = int_or(s->top_k, 0),
-                                         .seed = (uint64_t)int_or(s->seed, 1)};
+                                         .seed = (uint64_t)int_or(s->seed, 1),
+                                         .kv_cache = s->kv_cache != 0};
 }
 
 bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e)
@@ -403,6 +405,7 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
         ok = batch_check_validation(&c->data, e);
     if (ok && needs_data)
         ok = encode_prompt(c, s, e);
+    c->prompt_count = int_or(s->prompt_tokens, c->prompt_count);
     if (!ok)
         config_close(c);
     return ok;

@@ -217,8 +217,11 @@ static void add_kv(struct explain *x, const struct run *r)
                                                           .rule_bytes = token * (double)m->context,
                                                           .has_exact = true,
                                                           .exact_bytes = exact});
-    because(row, "%.0f a token, times a context of %lld. This plan's sample keeps %s.", token,
-            (long long)m->context, exact > 0 ? "them in 32 bits" : "none");
+    because(
+        row,
+        "%.0f a token in 16 bits, times a context of %lld. This plan's sample keeps %lld, in %s.",
+        token, (long long)m->context, (long long)r->generate.cache_tokens,
+        dtype_name(r->tape.activation_dtype));
 }
 
 bool explain_make(struct explain *x, const struct run *r, int64_t shards, struct error *e)

@@ -46,10 +46,11 @@ struct settings {
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;
     int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards, slopes;
+    int64_t generate, prompt_tokens;
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
     double ignore, tolerance;
     int force, bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
-    int trap_nan;
+    int trap_nan, kv_cache;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave

@@ -2,6 +2,7 @@
 
 #include "src/system.h"
 #include "tape/blas.h"
+#include "tape/cpu/update.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -204,13 +205,16 @@ static bool update_calls(struct tape *t, void *user, struct error *e)
     struct param_list *l = &u->params;
     (void)e;
     if (u->is_open) {
-        params_zero_grads(l, t);
+        arena_lap(&t->arena);
+        struct tensor *x = &l->param[0].tensor;
+        if (!tape_is_dry(t)) // as clearing it does, and then with numbers in it
+            update_fill(array_of(x->grad, x->grad_dtype), tensor_count(x), (real)0.01);
         double norm = tape_is_dry(t) ? 0 : optimizer_gradient_norm(l);
         optimizer_update(&u->optimizer, l, t, 1, 1e-3, norm);
         return true;
     }
     params_open(l, t, 1);
-    param_add(l, t, u->rows, u->cols, PARAM_NORMAL, 0.02, "update");
+    param_add(l, t, u->rows, u->cols, PARAM_ONES, 0, "update");
     params_add_grads(l, t);
     optimizer_init(&u->optimizer, l, t);
     params_start(l, t, 1);

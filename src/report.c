@@ -134,6 +134,40 @@ void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
             m->tie ? "tied" : "untied");
 }
 
+// What was held, divided by the tokens that there was room for.
+static int64_t cache_token_bytes(const struct run *r)
+{
+    int64_t tokens = r->generate.cache_tokens;
+    return tokens > 0 ? r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE] / tokens : 0;
+}
+
+void report_cache_json(struct json *j, const struct run *r)
+{
+    json_object(j, "kv_cache");
+    json_int(j, "bytes", r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE]);
+    json_int(j, "tokens", r->generate.cache_tokens);
+    json_int(j, "bytes_per_token", cache_token_bytes(r));
+    json_text(j, "dtype", dtype_name(r->tape.activation_dtype));
+    json_end(j);
+}
+
+void report_cache_line(FILE *f, const struct run *r)
+{
+    const struct gpt_config *m = &r->config->model;
+    char readable[TEXT_NUMBER_BYTES];
+    int64_t bytes = r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE];
+    if (bytes == 0) {
+        fprintf(f, "No cache of keys and values: the whole window is computed for each token.\n");
+        return;
+    }
+    fprintf(f,
+            "Keys and values: %lld bytes (%s) for %lld tokens, %lld a token: 2 x %lld layers x "
+            "width %lld, in %s.\n",
+            (long long)bytes, text_from_bytes(bytes, readable), (long long)r->generate.cache_tokens,
+            (long long)cache_token_bytes(r), (long long)m->layers, (long long)m->width,
+            dtype_name(r->tape.activation_dtype));
+}
+
 static void table_row(FILE *f, const char *name, int64_t at_peak, int64_t total, int64_t peak,
                       int64_t now)
 {

@@ -26,6 +26,10 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
                      int64_t trainable);
 void report_flops_json(struct json *j, const struct tape *t);
 
+// The cache of keys and values of the text that r has generated, or would. "kv_cache".
+void report_cache_json(struct json *j, const struct run *r);
+void report_cache_line(FILE *f, const struct run *r);
+
 void report_memory_table(FILE *f, const struct ledger_counts *c,
                          const struct report_outside *outside);
 void report_model_line(FILE *f, const struct config *c, const struct gpt *g);

@@ -73,8 +73,8 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     if (validates && !validate_batch(r, 0, &loss, &counted, e))
         return false;
     if (c->sample.tokens > 0 && r->use != CONFIG_EVAL) {
-        generate_init(&r->generate, t, &r->gpt, &c->sample);
-        generate_longest(&r->generate, t, c->prompt_count);
+        generate_init(&r->generate, t, &r->gpt, &c->sample, c->prompt_count);
+        generate_longest(&r->generate, t);
         generate_close(&r->generate, t);
     }
     if (!trains)
@@ -176,8 +176,8 @@ void run_sample(struct run *r, struct run_text text)
     char bytes[TOKENIZER_TOKEN_BYTES];
     if (c->sample.tokens < 1)
         return;
-    generate_init(&r->generate, &r->tape, &r->gpt, &c->sample);
-    generate_prompt(&r->generate, &r->tape, c->prompt, c->prompt_count);
+    generate_init(&r->generate, &r->tape, &r->gpt, &c->sample, c->prompt_count);
+    generate_prompt(&r->generate, &r->tape, c->prompt);
     for (int64_t i = 0; i < c->sample.tokens; i++) {
         int32_t id = generate_next(&r->generate, &r->tape);
         if (text.out != NULL && id < k->vocab) // a model may know more tokens than its text had

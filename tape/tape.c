@@ -520,6 +520,7 @@ struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
                           struct tensor *const in[], const struct op_args *args)
 {
     struct node *n = new_node(t, op, in_count, in);
+    CHECK(!op->forward_only || !n->out->wants_grad);
     if (args != NULL)
         n->args = *args;
     op->infer(t, n);

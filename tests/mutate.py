@@ -1,11 +1,11 @@
-# mutate.py - do the tests of tape/ notice a fault? Plants one at a time in a copy of the tree and
+# mutate.py - do the tests of tape/, and of what nn/ keeps and saves, notice a fault? Plants one at a time in a copy of the tree and
 # says which test catches it. For developers; not a part of `make test`.
 #
 #   python3 tests/mutate.py            all faults, about 5 s each
 #   python3 tests/mutate.py WORD...    those whose file or name contains one of the words
 #   python3 tests/mutate.py --all ...  goes on after the first test that catches a fault
 #
-# A fault is a file of tape/, a name, and pairs of texts: each first text must occur exactly once and
+# A fault is a file of tape/ or, spelled from the top, of nn/, a name, and pairs of texts: each first text must occur exactly once and
 # becomes the second. A fault that no test catches is a hole in the tests: close it. A fault that
 # cannot be planted any more (the code has changed) fails too: plant it anew. Every test is built in
 # double and run with two threads; CC, BLAS_LIBS and CMOCKA_LIBS may say how.
@@ -122,6 +122,19 @@ FAULTS = [
     ('ops/op_attention.c', 'threads share scratch', ('real *s = (real *)n->work + op_thread() * forward_room(n)', 'real *s = (real *)n->work')),
     ('ops/op_attention.c', 'sees one key too many', ('c = i.from + r + 1 > j.from ? i.from + r + 1 - j.from : 0',
                                                      'c = i.from + r + 2 > j.from ? i.from + r + 2 - j.from : 0')),
+    ('ops/op_embedding.c', 'positions begin at 0', ('(n->args.first + i % length) * cols + at', '(i % length) * cols + at')),
+    ('ops/op_embedding.c', 'gradients of positions begin at 0', ('n->args.first + position;', 'position;')),
+    ('ops/op_cached_attention.c', 'sees one key too many', ('first + i.from + r + 1 - j.from;', 'first + i.from + r + 2 - j.from;')),
+    ('ops/op_cached_attention.c', 'forgets what was there before', ('seen = w->first + i.from + i.count;', 'seen = i.from + i.count;')),
+    ('ops/op_cached_attention.c', 'stores at the beginning', ('(w->first + i) * w->width', 'i * w->width')),
+    ('ops/op_cached_attention.c', 'keys are values', ('store(&w, w.values, 2)', 'store(&w, w.values, 1)')),
+    ('ops/op_cached_attention.c', 'a new maximum rescales nothing', ('            vec_scale(y + r * y_stride, shrink, w->size);\n', '')),
+    ('ops/op_cached_attention.c', 'threads share scratch', ('op_thread() * work_reals(n)', '0 * op_thread()')),
+    ('ops/op_cached_attention.c', 'queries and keys share a room', ('.kv_room = work + TILE + 2 * QUERIES * size', '.kv_room = work + TILE')),
+    ('ops/op_cached_attention.c', 'scratch grows with the text', ('t->threads * work_reals(n) * (int64_t)sizeof(real);\n    int64_t pairs', 't->threads * (work_reals(n) + seen) * (int64_t)sizeof(real);\n    int64_t pairs'),
+     ('    CHECK(n->forward_work_bytes == t->threads * work_reals(n) * (int64_t)sizeof(real));\n', '')),
+    ('ops/op_cached_attention.c', 'a cache may be too small', ('cache->dim[0] >= seen', 'cache->dim[0] + 1 >= seen')),
+    ('tape.c', 'what has no backward may want a gradient', ('    CHECK(!op->forward_only || !n->out->wants_grad);\n', '')),
     ('ops/op_cross_entropy.c', 'ignored targets have gradients',
      ('        memset(p, 0, (size_t)cols * sizeof(real));\n', '        (void)p;\n')),
     ('ops/op_cross_entropy.c', 'a loss of log(0)', ('log((double)sum) - above', '-log(exp(above) / (double)sum)')),
@@ -153,7 +166,7 @@ FAULTS = [
     ('ops/op_lora.c', 'rows of samples run together', ('    r.from += task / s->row_tiles * s->rows;', '    r.from += task / s->row_tiles * ROW_TILE;')),
     ('ops/dropout_int.h', 'a mask from a running state',
      ('    return rng_key(rng_key(key, (uint64_t)sample), (uint64_t)row);', '    static uint64_t calls;\n    return rng_key(rng_key(key, (uint64_t)sample), (uint64_t)row + 7919 * calls++);')),
-    ('ops/op_embedding.c', 'every position is the first', ('array_open(op_dx(n, 1), position * cols', 'array_open(op_dx(n, 1), position / length * cols')),
+    ('ops/op_embedding.c', 'every position is the first', ('array_open(op_dx(n, 1), row * cols', 'array_open(op_dx(n, 1), row / length * cols')),
     ('ops/op_embedding.c', 'slots are ignored', ('n->args.slots != NULL ? n->args.slots : n->args.ids', 'n->args.ids')),
     ('ops/op_matmul.c', 'db is never added to', ('keep_b = n->adds[1] ? 1 : 0', 'keep_b = 0')),
     ('ops/op_gelu.c', 'a slope without its 3', ('1 + 3 * a * x[i] * x[i]', '1 + a * x[i] * x[i]')),
@@ -178,12 +191,46 @@ FAULTS = [
     ('ops/op_causal_softmax.c', 'threads share scratch of bf16', ('op_room(n, time, 0, 1)', 'n->work')),
     ('ops/op_causal_softmax.c', 'a bf16 row without scratch', ('        n->backward_work_bytes = 3', '        n->backward_work_bytes = 2')),
     ('ops/op_causal_softmax.c', 'reals have scratch too', ('    if (x->dtype != DTYPE_REAL || y->dtype != DTYPE_REAL)\n', '')),
+    # ---- updates ----
+    ('cpu/update.c', 'sgd does not clip', ('step = (real)(u->rate * u->gradient_scale);', 'step = (real)u->rate;')),
+    ('cpu/update.c', 'momentum is dampened', ('m[i] = b * m[i] + scale * g[i];', 'm[i] = b * m[i] + (1 - b) * scale * g[i];')),
+    ('cpu/update.c', 'v is not corrected', ('root(v[i]) * inverse + eps', 'root(v[i]) + eps')),
+    ('cpu/update.c', 'lion mixes with the wrong beta', ('c = b1 * m[i] + rest1 * gi', 'c = b2 * m[i] + rest2 * gi')),
+    ('cpu/update.c', 'eight bits decay first', ('(w[i] - step * (m[i] / (root(v[i]) + eps))) * keep',
+                                               'w[i] * keep - step * (m[i] / (root(v[i]) + eps))')),
+    ('cpu/update.c', 'eight bits update from codes',
+     ('        adamw8bit_weights(u, w + i, m, v, g + i, count);\n', ''),
+     ('v, count, u->unsigned_map, *v_max);\n    }',
+      'v, count, u->unsigned_map, *v_max);\n        code8_unpack(m, m_code, count, u->signed_map, *m_max);\n'
+      '        adamw8bit_weights(u, w + i, m, v, g + i, count);\n    }')),
+    ('cpu/update.c', 'every piece has the first blocks', ('block = (at + i) / CODE8_BLOCK', 'block = i / CODE8_BLOCK')),
+    ('cpu/update.c', 'a weight without a gradient decays', ('g[i] - g[i] == 0 ? moved : w[i]', 'g[i] - g[i] == 0 ? moved : w[i] * keep')),
+    ('cpu/update.c', 'a master is not rounded into weights', ('has_master ? u->weights : to, at', 'to, at')),
+    ('cpu/update.c', 'a sum begins at the thread count', ('sum += partial[t];', 'sum += partial[(t + omp_get_max_threads()) % tiles];')),
+    ('cpu/code8.c', 'a sign is lost', ('        at = at < 1 ? 1 : at;\n', '')),
+    ('cpu/code8.c', 'minus zero is negative', ('- (x[i] < 0);', '- (x[i] < 0 || (x[i] == 0 && 1 / x[i] < 0));')),
+    ('cpu/code8.c', 'midpoints go up', ('(a == high) & is_other', 'a == high'), ('(a == low) & is_other', '0')),
+    ('cpu/code8.c', 'a decade is missing', ('1e-3, 1e-2,', '1e-2, 1e-2,')),
+    ('cpu/adafactor.c', 'updates of any size', ('rate / fmax(1, size)', 'rate')),
+    ('cpu/adafactor.c', 'steps do not follow the weights', ('fmax(eps2, sqrt(', 'fmax(1, sqrt(')),
+    ('cpu/adafactor.c', 'only the first columns', ('&col[from + i]', '&col[i]')),
+    ('nn/optimizer.c', 'small tensors have codes', ('tensor_count(x) < OPTIMIZER_SMALL', 'tensor_count(x) < 1')),
+    ('nn/optimizer.c', 'the master is left behind', ('u.master = p->master.data;', 'u.master = NULL;')),
+    ('nn/optimizer.c', 'a plan forgets the maps', ('if (c->kind == OPTIMIZER_ADAMW8BIT)', 'if (c->kind == OPTIMIZER_ADAMW8BIT && !tape_is_dry(t))')),
+    ('nn/optimizer.c', 'the frozen have states', ('if (p->tensor.grad != NULL && s->suffix', 'if (s->suffix')),
+    ('nn/param.c', 'a master starts from nothing', ('has_master ? array_of(p->master.data, DTYPE_REAL) : weights', 'weights')),
+    ('nn/snapshot.c', 'a master starts from nothing, too', ('for (int i = 0; ok && i < params->count; i++) { // a master', 'for (int i = 0; ok && i < 0; i++) { // a master')),
+    ('nn/snapshot.c', 'masters are not saved', ('k == 0 ? &p->master : &p->state[k - 1]', 'k == 0 ? &p->state[3] : &p->state[k - 1]')),
+    ('nn/snapshot.c', 'any dtype will do', ('return got == expected || (', 'return true || (')),
+    ('nn/safetensors.c', 'bf16 is not rounded to nearest', ('array_close(out, first, n, to);', 'for (int64_t i = 0; i < n && out.dtype == DTYPE_BF16; i++)\n            to[i] *= (real)0.998;\n        array_close(out, first, n, to);')),
+    ('nn/safetensors_write.c', 'gradients are not widened', ('x.widens ? ', '0 ? ')),
     # ---- the check itself ----
     ('gradcheck.c', 'everything passes', ('return c->count > 0 && ', 'return c->count > 0 || ')),
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
-TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'bf16_products', 'ops_grad', 'chunked', 'trap']
+TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'bf16_products', 'ops_grad',
+         'chunked', 'trap', 'optimizer', 'states', 'cached_attention']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
@@ -196,7 +243,7 @@ libs = (os.environ.get('CMOCKA_LIBS', '-lcmocka') + ' ' +
 
 def sources():
     found = []
-    for folder in ('tape', 'tape/ops', 'tape/cpu'):
+    for folder in ('tape', 'tape/ops', 'tape/cpu', 'nn'):
         for name in sorted(os.listdir(os.path.join(tree, folder))):
             if name.endswith('.c') and name not in ('blas_builtin.c', 'blas_loops.c'):
                 found.append(os.path.join(folder, name))
@@ -261,12 +308,13 @@ def plant(path, pairs):
 
 
 def try_fault(file, pairs, go_on):
-    path = os.path.join(tree, 'tape', file)
+    file = file if file.startswith('nn/') else 'tape/' + file
+    path = os.path.join(tree, file)
     saved = open(path).read()
     try:
         if not plant(path, pairs):
             return 'CAN NOT BE PLANTED'
-        names = sources() if file.endswith('.h') else ['tape/' + file]
+        names = sources() if file.endswith('.h') else [file]
         error = compile_all(names)
         found = error if error is not None else caught_by(go_on)
     finally:
@@ -282,7 +330,7 @@ def main():
     go_on = '--all' in sys.argv
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(objects)
-    for folder in ('tape', 'tests'):
+    for folder in ('tape', 'nn', 'tests'):
         shutil.copytree(os.path.join(root, folder), os.path.join(tree, folder))
     error = compile_all(sources() + ['tests/test_%s.c' % t for t in TESTS])
     if error is not None:

@@ -47,6 +47,11 @@ wanted_variants checkpoint 7 --batch 4 --layers 2 --checkpoint auto --budget 1MB
 wanted_variants threads 5 --batch 4 --threads 3
 wanted_variants threads 6 --batch 4 --threads 5
 wanted_variants resume 3 --batch 4 --optimizer sgd
+for optimizer in momentum adamw8bit lion adafactor; do
+    for what in accumulate threads resume; do
+        holds $what --model tiny --batch 4 --dropout 0.1 --optimizer $optimizer
+    done
+done
 holds all $small --batch 12 --micro-batch 5 --dropout 0.1 --threads 2
 holds all $small --batch 5 --no-tie --no-bias --segments half --sample sequential
 holds all --model tiny --ignore 0.3 --empty-micro-batch

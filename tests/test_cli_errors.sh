@@ -52,7 +52,7 @@ refused '--top' -- train --top 5
 refused '--tie maybe' 'yes or no' -- train --tie=maybe
 refused '--out' 'empty' -- train --out ''
 refused '--model nonsense' 'nano' 'gpt2-xl' -- train --model nonsense
-refused '--optimizer adam:' 'sgd|adamw' -- plan --optimizer adam
+refused '--optimizer adam:' 'sgd|momentum|adamw|adamw8bit|lion|adafactor' -- plan --optimizer adam
 refused '--attention flash' 'naive|tiled' -- plan --attention flash
 refused '--checkpoint half' 'none|' 'full' -- plan --checkpoint half
 refused '--tokenizer word' 'byte|char' -- train --tokenizer word

@@ -99,6 +99,8 @@ plan_equals --checkpoint full --layers 3 --dropout 0.1
 plan_equals --checkpoint full --layers 2 --attention naive --micro-batch 7
 plan_equals --batch 5 --micro-batch 2 --eval-every 1
 plan_equals --optimizer sgd --no-tie --no-bias
+plan_equals --optimizer adamw8bit --width 72 --heads 4
+plan_equals --optimizer adafactor
 plan_equals --eval-every 1 --batch 2 --sample-tokens 0
 builtin=yes # a plan that is told the vocabulary need not read the text, but for the prompt
 plan_equals --vocab 300 --prompt Whatever. --sample-tokens 1 --batch 1 --seq 2
@@ -119,8 +121,18 @@ known() { # path, bytes, options
 known model.params 124439808 --model gpt2
 known model.params 163037184 --model gpt2 --no-tie
 known memory.categories.weights.peak 497759232 --model gpt2
-known memory.categories.optimizer_state.peak 995518464 --model gpt2
-known memory.categories.optimizer_state.peak 0 --model gpt2 --optimizer sgd
+while read -r optimizer bytes; do # the table in docs/memory.md
+    known memory.categories.optimizer_state.peak "$bytes" --model gpt2 --optimizer "$optimizer"
+    sed 's/,//g' docs/memory.md | grep -q "^| \`$optimizer\` |.* $bytes |$" ||
+        fail "docs/memory.md does not say $bytes for $optimizer"
+done <<'END'
+sgd 0
+momentum 497759232
+adamw 995518464
+adamw8bit 253492632
+lion 497759232
+adafactor 1286468
+END
 for micro in 4 2 1; do
     known memory.categories.gradients.peak 497759232 --model gpt2 --batch 4 --micro-batch $micro
 done

@@ -111,7 +111,12 @@ fit --model tiny --vocab 40 --batch 24 --budget $((peak / 3)) --allow sgd
 grep -q '"optimizer": "sgd"' "$dir/fit.json" || fail '--allow sgd does not allow it'
 fit --model tiny --vocab 40 --batch 24 --budget $((peak / 2))
 grep -q '"optimizer": "sgd"' "$dir/fit.json" && fail 'sgd without leave'
-for word in bf16 adamw8bit lora sgd,bf16; do
+fit --model tiny --vocab 40 --batch 24 --budget $((peak / 3)) --allow lion,adafactor,adamw8bit
+grep -qE '"optimizer": "(lion|adafactor|adamw8bit)"' "$dir/fit.json" || fail '--allow LIST does not allow it'
+for kind in sgd momentum adamw adamw8bit lion adafactor; do
+    value "$dir/fit.json" "rates.${kind}_seconds_per_weight" | grep -q '^[0-9.e-]*$' || fail "no rate of $kind"
+done
+for word in bf16 lora sgd,bf16; do
     "$memtape" fit --model tiny --budget 1GB --allow $word >"$dir/stdout" 2>"$dir/log" && fail "allows $word"
     [ "$(wc -l <"$dir/log")" = 1 ] && grep -q "${word#sgd,}: not available yet" "$dir/log" ||
         fail "--allow $word: $(cat "$dir/log")"

@@ -141,11 +141,13 @@ static void embedding_values(void **state)
     open_params(2, (int[]){2, 2}, (int64_t[][DIM_MAX]){{V, C}, {T + 1, C}}, 0);
     struct tensor *y = op_embedding(&tape, &p[0], &p[1], ids, NULL, B, T);
     struct tensor *bare = op_embedding(&tape, &p[0], NULL, ids, NULL, B, T);
+    struct tensor *late = op_embedding_at(&tape, &p[0], &p[1], ids, NULL, B, T, 1);
     for (int i = 0; i < B * T; i++)
         for (int j = 0; j < C; j++) {
             real token = p[0].data[ids[i] * C + j];
             assert_true(y->data[i * C + j] == token + p[1].data[i % T * C + j]);
             assert_true(bare->data[i * C + j] == token);
+            assert_true(late->data[i * C + j] == token + p[1].data[(i % T + 1) * C + j]);
         }
     close_params();
 }

@@ -159,6 +159,25 @@ static void maps_are_the_published_ones(void **state)
     }
 }
 
+// Of a random number of any size, beside those that are nearest to it by trying them all.
+static void expect_nearest(const real *map, bool is_signed, int64_t i)
+{
+    uint64_t key = rng_key(rng_key(7, RNG_TEST), (uint64_t)i);
+    real x = (real)exp2(-26 * rng_uniform(key, 0) * rng_uniform(key, 1)), least = 2;
+    uint8_t code;
+    x = is_signed && i % 2 > 0 ? -x : x;
+    (is_signed ? code8_pack_signed : code8_pack_unsigned)(&code, &x, 1, map, 1);
+    for (int k = 0; k < CODE8_VALUES; k++) {
+        bool has_sign = !is_signed || (x > 0 ? map[k] > 0 : map[k] < 0);
+        if (has_sign && fabs((double)(map[k] - x)) < (double)least)
+            least = (real)fabs((double)(map[k] - x));
+    }
+    double error = fabs((double)map[code] - (double)x);
+    if (error > (double)least * (1 + 1e-4))
+        fail_msg("%.9g becomes %.9g, off by %.3g; expected %.3g", (double)x, (double)map[code],
+                 error, (double)least);
+}
+
 static void a_code_is_the_nearest(void **state)
 {
     (void)state;
@@ -182,6 +201,9 @@ static void a_code_is_the_nearest(void **state)
         for (int i = 0; i < CODE8_VALUES; i++)
             assert_true(back[i] == by[code[i]] / 4);
     }
+    for (int s = 0; s < 2; s++)
+        for (int64_t i = 0; i < 400000; i++)
+            expect_nearest(map[s], s > 0, i);
     const real odd[] = {-1, 0, (real)-0.0, (real)1e-9, (real)-1e-9, (real)0.3};
     const int expected[] = {0, 127, 127, 128, 126, 222};
     code8_pack_signed(code, odd, COUNT_OF(odd), map[1], 1);
@@ -492,6 +514,29 @@ static void a_plan_is_the_update(void **state)
 
 // ---- threads ----
 
+static double part_of_series(const void *user, int64_t from, int64_t count)
+{
+    double sum = 0;
+    (void)user;
+    for (int64_t i = 0; i < count; i++)
+        sum += 1 / (double)(1 + from + i);
+    return sum;
+}
+
+static void threads_add_up_in_one_order(void **state)
+{
+    (void)state;
+    double expected = 0;
+    for (int threads = 1; threads <= 8; threads++) {
+        blas_set_threads(threads);
+        double sum = update_sum(300000, part_of_series, NULL);
+        expected = threads == 1 ? sum : expected;
+        assert_true(sum == expected);
+    }
+    assert_near(expected, 13.188755, 1e-6);
+    blas_set_threads(blas_max_threads());
+}
+
 static void threads_change_no_bit(void **state)
 {
     (void)state;
@@ -505,10 +550,10 @@ static void threads_change_no_bit(void **state)
                 blas_set_threads(threads);
                 m.config = golden_config;
                 m.config.kind = (enum optimizer_kind)k;
+                m.config.clip = 1e-3; // so that the sum of all squares counts
                 updated_open(&m, updated_shapes, 3, p, p);
-                for (int64_t step = 1; step <= 3; step++) {
+                for (int64_t step = 1; step <= 3; step++)
                     updated_step(&m, step, 0.01, optimizer_gradient_norm(&m.params));
-                }
                 updated_copy(&m, threads == 1 ? expected : got, &count);
                 tape_close(&m.tape);
                 bytes = threads == 1 ? count : bytes;
@@ -555,6 +600,7 @@ int main(void)
         cmocka_unit_test(states_have_their_bytes),
         cmocka_unit_test(eight_bits_are_eight_bits),
         cmocka_unit_test(a_plan_is_the_update),
+        cmocka_unit_test(threads_add_up_in_one_order),
         cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);

@@ -46,7 +46,10 @@ static void draw_settings(uint64_t key)
 {
     static const char *const yes_no[] = {"yes", "no"}, *const attention[] = {"naive", "tiled"};
     static const char *const policy[] = {"none", "lean", "selective", "full"};
-    static const char *const segments[] = {"block", "half"}, *const optimizer[] = {"sgd", "adamw"};
+    static const char *const segments[] = {"block", "half"}, *const optimizer[] = {
+                                                                 "sgd",   "momentum",
+                                                                 "adamw", "adamw8bit",
+                                                                 "lion",  "adafactor"};
     static const char *const dropout[] = {"0", "0", "0.1", "0.5"};
     settings_clear(&settings);
     numbers = 0;
@@ -64,11 +67,12 @@ static void draw_settings(uint64_t key)
     set_int("sample-tokens", draw(key, 10, 0, 30));
     set_int("top-k", draw(key, 11, 0, 9));
     set("tie", one_of(key, 12, 2, yes_no));
+    set("kv-cache", one_of(key, 19, 2, yes_no));
     set("bias", one_of(key, 13, 2, yes_no));
     set("attention", one_of(key, 14, 2, attention));
     set("checkpoint", one_of(key, 15, 4, policy));
     set("segments", one_of(key, 16, 2, segments));
-    set("optimizer", one_of(key, 17, 2, optimizer));
+    set("optimizer", one_of(key, 17, 6, optimizer));
     set("dropout", one_of(key, 18, 4, dropout));
 }
 

@@ -357,6 +357,23 @@ static void the_other_width_is_read(void **state)
     remove_snapshot(dir);
 }
 
+// Version 1 had reals alone, and the same names.
+static void version_1_is_read(void **state)
+{
+    (void)state;
+    char dir[PATH_MOST], path[PATH_MOST];
+    struct model x;
+    model_init(&x, 0, 5, true);
+    write_step(path_of("snap", dir), &x, 3, "adamw");
+    for (int i = 0; i < 2; i++) { // twice, for the width that it had
+        rewrite(path_of("snap/model.safetensors", path), "version", "1");
+        rewrite(path_of("snap/optimizer.safetensors", path), "version", "1");
+    }
+    if (sizeof(real) == sizeof(float))
+        assert_int_equal(read_whole(dir, 5, true), 3);
+    remove_snapshot(dir);
+}
+
 static void odd_metadata_is_refused_by_key(void **state)
 {
     (void)state;
@@ -811,6 +828,7 @@ int main(void)
         cmocka_unit_test(a_snapshot_without_an_optimizer_still_generates),
         cmocka_unit_test(gradients_are_a_file),
         cmocka_unit_test(the_other_width_is_read),
+        cmocka_unit_test(version_1_is_read),
         cmocka_unit_test(odd_metadata_is_refused_by_key),
         cmocka_unit_test(adapters_name_their_base),
         cmocka_unit_test(a_hash_tells_bases_apart),
