@@ -80,14 +80,15 @@ static void draw_settings(uint64_t key)
 // drawn before stays what it was.
 static void draw_frozen(uint64_t key)
 {
-    static const char *const targets[] = {"q",    "q,v", "qkv",  "proj,down", "fc",
-                                          "head", "all", "k,fc", "all,head"};
+    static const char *const targets[] = {"q",   "q,v",  "qkv",  "proj,down", "fc",
+                                          "all", "k,fc", "head", "all,head"};
+    bool chunked = settings.loss != NULL && strcmp(settings.loss, "chunked") == 0;
     static const char *const bias[] = {"none", "all"};
     static const char *const patterns[] = {"wte.*", "wpe.*,h.0.*", "h.*.c_fc.weight", "ln_f.*"};
     int64_t which = draw(key, 0, 0, 9);
     if (which < 5) {
         set_int("lora", draw(key, 1, 1, settings.width < 8 ? settings.width : 8));
-        set("lora-targets", one_of(key, 2, COUNT_OF(targets), targets));
+        set("lora-targets", one_of(key, 2, COUNT_OF(targets) - (chunked ? 2 : 0), targets));
         set("lora-bias", one_of(key, 3, COUNT_OF(bias), bias));
     } else if (which < 7) {
         set("freeze", one_of(key, 4, COUNT_OF(patterns), patterns));

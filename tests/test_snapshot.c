@@ -421,7 +421,7 @@ static void write_adapters(const char *dir, struct model *x, struct snapshot_inf
         (struct snapshot_base){.dir = "/a 'b'/\xc3\xbc", .seed = 9, .hash = UINT64_MAX - 4};
     model_init(x, 0, 5, true);
     x->param[0].is_left_out = true;
-    x->param[0].m.data = x->param[0].v.data = NULL;
+    x->param[0].state[0].data = x->param[0].state[1].data = NULL;
     model_fill(x, 3);
     ASSERT_OK(snapshot_write(dir, info, &x->list, &e), e);
 }
