@@ -224,13 +224,19 @@ FAULTS = [
     ('nn/snapshot.c', 'any dtype will do', ('return got == expected || (', 'return true || (')),
     ('nn/safetensors.c', 'bf16 is not rounded to nearest', ('array_close(out, first, n, to);', 'for (int64_t i = 0; i < n && out.dtype == DTYPE_BF16; i++)\n            to[i] *= (real)0.998;\n        array_close(out, first, n, to);')),
     ('nn/safetensors_write.c', 'gradients are not widened', ('x.widens ? ', '0 ? ')),
+    # ---- printers for debuggers ----
+    ('debug_check.c', 'writes to the real output',
+     ('    s->out.data = y->data;', '    s->out.data = n->out->data != NULL && n->out->dtype == DTYPE_REAL ? n->out->data : y->data;')),
+    ('debug_check.c', 'everything agrees', ('<= tolerance * (sum > 0', '<= 1e9 * (sum > 0')),
+    ('debug_check.c', 'x + x counts once', ('s->node.adds[i] = first < i ||', 's->node.adds[i] =')),
+    ('debug.c', 'bf16 is read as reals', ('(double)array_get(values, ', '(double)array_get(array_of(values.at, DTYPE_REAL), ')),
     # ---- the check itself ----
     ('gradcheck.c', 'everything passes', ('return c->count > 0 && ', 'return c->count > 0 || ')),
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
 ]
 
 TESTS = ['arena', 'ledger', 'stream', 'tape', 'ops', 'bf16_ops', 'bf16_products', 'ops_grad',
-         'chunked', 'trap', 'optimizer', 'states', 'cached_attention']
+         'chunked', 'trap', 'optimizer', 'states', 'cached_attention', 'debug']
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 work = os.path.join(root, 'build', 'mutate')
 tree, objects = os.path.join(work, 'tree'), os.path.join(work, 'objects')
