@@ -261,7 +261,7 @@ bench-exact: deps-quiet
 bench-text: deps-quiet
 	$(if $(DATA),,$(error say which text: make bench-text DATA=FILE))
 	+@$(SUBMAKE) programs
-	@tests/bench_text.sh ./memtape "$(DATA)"
+	@tests/bench_text.sh ./memtape "$(DATA)" $(ARGS)
 
 debug gdb: ASK_BLAS = $(call blas_of,debug)
 

@@ -2,7 +2,7 @@
 //
 // Tiled: one op that keeps its output and one number per row and head. Naive: the same from small
 // ops, so that each saved tensor is visible; scores, scaled scores and probabilities share a
-// buffer.
+// buffer. Either is computed by another op while a text is generated from a cache.
 #include "nn/block_int.h"
 
 #include <math.h>
@@ -24,17 +24,30 @@ static struct tensor *naive(struct tape *t, struct gpt *g, int64_t layer, struct
     return tape_leave(t, op_merge_heads(t, op_matmul(t, p, v, false, true))); // (B,T,C)
 }
 
+static struct tensor *core(struct tape *t, struct gpt *g, int64_t layer, struct tensor *qkv)
+{
+    int64_t heads = g->config.heads;
+    struct gpt_layer *l = &g->layer[layer];
+    if (g->uses_cache)
+        return op_cached_attention(t, qkv, &l->keys.tensor, &l->values.tensor, heads, g->cached);
+    if (g->config.attention == GPT_ATTENTION_NAIVE)
+        return naive(t, g, layer, qkv);
+    return op_attention(t, qkv, heads, block_dropout_rate(t, g),
+                        block_dropout_key(g, layer, DROPOUT_PROBABILITIES));
+}
+
 struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x)
 {
     struct gpt_layer *l = &g->layer[layer];
     tape_enter(t, "attn");
+    block_enter_pair(t, l->qkv_w);
     struct tensor *n = block_norm(t, "ln_1", x, l->ln1_w, l->ln1_b);
-    struct tensor *qkv = block_linear(t, "c_attn", n, l->qkv_w, l->qkv_b); // (B,T,3C)
-    struct tensor *a = g->config.attention == GPT_ATTENTION_NAIVE
-                           ? naive(t, g, layer, qkv)
-                           : op_attention(t, qkv, g->config.heads, block_dropout_rate(t, g),
-                                          block_dropout_key(g, layer, DROPOUT_PROBABILITIES));
-    struct tensor *y = block_linear(t, "c_proj", a, l->proj_w, l->proj_b);
+    struct tensor *qkv = block_linear(t, "c_attn", n, l->qkv_w, l->qkv_b,
+                                      gpt_adapters(g, layer, GPT_QKV)); // (B,T,3C)
+    qkv = block_leave_pair(t, l->qkv_w, qkv);
+    struct tensor *a = core(t, g, layer, qkv);
+    struct tensor *y =
+        block_linear(t, "c_proj", a, l->proj_w, l->proj_b, gpt_adapters(g, layer, GPT_PROJ));
     y = block_dropout(t, g, y, layer, DROPOUT_ATTENTION);
     return tape_leave(t, op_add(t, x, y));
 }

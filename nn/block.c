@@ -21,10 +21,11 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
 }
 
 struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                            struct param *b)
+                            struct param *b, const struct lora *adapters)
 {
     tape_name(t, name);
-    return op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    struct tensor *y = op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    return lora_forward(t, adapters, name, x, y);
 }
 
 struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
@@ -32,6 +33,17 @@ struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, st
 {
     tape_name(t, name);
     return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+}
+
+void block_enter_pair(struct tape *t, const struct param *w)
+{
+    if (w->is_frozen)
+        tape_enter(t, "%s", "");
+}
+
+struct tensor *block_leave_pair(struct tape *t, const struct param *w, struct tensor *y)
+{
+    return w->is_frozen ? tape_leave(t, y) : y;
 }
 
 static enum tape_policy policy_of(const struct gpt *g, int64_t segment)

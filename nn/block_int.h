@@ -13,11 +13,17 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
 uint64_t block_dropout_key(const struct gpt *g, int64_t layer, enum dropout_place place);
 double block_dropout_rate(const struct tape *t, const struct gpt *g); // 0 in evaluation
 
-// The node is called `name`, as in "h.0.mlp.c_fc".
+// The node is called `name`, as in "h.0.mlp.c_fc". adapters: its own, or NULL.
 struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                            struct param *b);
+                            struct param *b, const struct lora *adapters);
 struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
                           struct param *b);
+
+// Around a norm and the linear that reads it. If that linear's weights are frozen nobody may want
+// the norm's output again: it then goes, and the linear's slides into its place, before anything
+// else lies on it.
+void block_enter_pair(struct tape *t, const struct param *w);
+struct tensor *block_leave_pair(struct tape *t, const struct param *w, struct tensor *y);
 
 struct tensor *attn_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);
 struct tensor *mlp_forward(struct tape *t, struct gpt *g, int64_t layer, struct tensor *x);

@@ -1,5 +1,6 @@
 #include "nn/generate.h"
 
+#include "tape/array.h"
 #include "tape/cpu/vec.h"
 #include "tape/rng.h"
 
@@ -22,10 +23,16 @@ bool generate_config_check(const struct generate_config *c, const struct gpt_con
     return c->tokens == 0 || gpt_pass_check(model, 1, PASSES, window, 1, e);
 }
 
-void generate_init(struct generate *s, struct tape *t, struct gpt *g,
-                   const struct generate_config *c)
+static int64_t least(int64_t a, int64_t b)
 {
-    *s = (struct generate){.config = *c, .gpt = g};
+    return a < b ? a : b;
+}
+
+void generate_init(struct generate *s, struct tape *t, struct gpt *g,
+                   const struct generate_config *c, int64_t prompt_count)
+{
+    CHECK(prompt_count > 0 && c->tokens >= 0);
+    *s = (struct generate){.config = *c, .gpt = g, .prompt_count = prompt_count};
     int64_t context = g->config.context;
     struct ledger_label label = {.name = "generate.window",
                                  .category = LEDGER_BATCH,
@@ -36,21 +43,26 @@ void generate_init(struct generate *s, struct tape *t, struct gpt *g,
     arena_lap(&t->arena);
     ledger_enter_phase(&t->arena.ledger, PHASE_GENERATE);
     s->window = arena_push(&t->arena, ARENA_LOW, context * (int64_t)sizeof(int32_t), &label);
+    s->length = least(prompt_count, context);
+    if (!c->kv_cache)
+        return;
+    s->cache_tokens = least(prompt_count + c->tokens, context);
+    gpt_cache_place(g, t, s->cache_tokens);
 }
 
 void generate_close(struct generate *s, struct tape *t)
 {
+    if (s->cache_tokens > 0)
+        gpt_cache_give(s->gpt, t);
     arena_give(&t->arena, s->window);
     s->window = NULL;
 }
 
-void generate_prompt(struct generate *s, struct tape *t, const int32_t *prompt, int64_t count)
+void generate_prompt(struct generate *s, struct tape *t, const int32_t *prompt)
 {
-    int64_t context = s->gpt->config.context;
-    CHECK(count > 0);
-    s->length = count < context ? count : context;
     if (!tape_is_dry(t))
-        memcpy(s->window, prompt + count - s->length, (size_t)s->length * sizeof(int32_t));
+        memcpy(s->window, prompt + s->prompt_count - s->length,
+               (size_t)s->length * sizeof(int32_t));
 }
 
 // The k-th largest of x: the smallest of a heap of the k largest so far.
@@ -90,14 +102,14 @@ static int32_t likeliest(const real *logits, int64_t vocab)
 static int32_t draw(const struct generate *s, const real *logits, int64_t vocab, real *heap)
 {
     int64_t k = s->config.top_k > 0 ? s->config.top_k : vocab;
-    real least = k < vocab ? kth_largest(logits, vocab, heap, k) : -(real)INFINITY;
+    real floor = k < vocab ? kth_largest(logits, vocab, heap, k) : -(real)INFINITY;
     double max = (double)vec_max(logits, vocab), sum = 0;
     for (int64_t i = 0; i < vocab; i++)
-        sum += logits[i] < least ? 0 : exp(((double)logits[i] - max) / s->config.temperature);
+        sum += logits[i] < floor ? 0 : exp(((double)logits[i] - max) / s->config.temperature);
     double left = sum * rng_uniform(rng_key(s->config.seed, RNG_SAMPLE), (uint64_t)s->made);
     int32_t last = 0;
     for (int32_t i = 0; i < vocab; i++) {
-        if (logits[i] < least)
+        if (logits[i] < floor)
             continue;
         last = i;
         left -= exp(((double)logits[i] - max) / s->config.temperature);
@@ -107,50 +119,99 @@ static int32_t draw(const struct generate *s, const real *logits, int64_t vocab,
     return last;
 }
 
-static int32_t choose(const struct generate *s, struct tape *t, const struct tensor *logits)
+static int32_t choose_from(const struct generate *s, struct tape *t, const real *logits)
 {
     int64_t vocab = s->gpt->config.vocab, k = s->config.top_k;
     if (s->config.temperature <= 0)
-        return tape_is_dry(t) ? 0 : likeliest(logits->data, vocab);
+        return tape_is_dry(t) ? 0 : likeliest(logits, vocab);
     real *heap = k > 0 ? tape_scratch(t, "generate.top_k", k * (int64_t)sizeof(real)) : NULL;
-    int32_t id = tape_is_dry(t) ? 0 : draw(s, logits->data, vocab, heap);
+    int32_t id = tape_is_dry(t) ? 0 : draw(s, logits, vocab, heap);
     if (heap != NULL)
         tape_scratch_give(t, heap);
     return id;
 }
 
-int32_t generate_next(struct generate *s, struct tape *t)
+static int32_t choose(const struct generate *s, struct tape *t, const struct tensor *x)
 {
-    int64_t context = s->gpt->config.context;
-    tape_begin(t, PHASE_GENERATE, 0);
-    tape_enter(t, "%s", "");
-    struct tensor *x = gpt_hidden(t, s->gpt, s->window, NULL, 1, s->length);
-    x = op_rows(t, x, s->length - 1, 1);
-    tape_enter(t, "head");
-    int32_t id = choose(s, t, tape_leave(t, gpt_logits(t, s->gpt, x)));
-    tape_leave(t, NULL);
-    s->made++;
-    if (!tape_is_dry(t) && s->length == context)
-        memmove(s->window, s->window + 1, (size_t)(context - 1) * sizeof(int32_t));
-    s->length += s->length < context;
-    if (!tape_is_dry(t))
-        s->window[s->length - 1] = id;
+    int64_t vocab = s->gpt->config.vocab;
+    real *room = NULL;
+    const real *logits = x->data;
+    if (x->dtype != DTYPE_REAL)
+        room = tape_scratch(t, "generate.logits", vocab * (int64_t)sizeof(real));
+    if (!tape_is_dry(t)) {
+        logits = array_read(array_of(x->data, x->dtype), 0, vocab, room);
+        if (s->logits != NULL)
+            memcpy(s->logits, logits, (size_t)vocab * sizeof(real));
+    }
+    int32_t id = choose_from(s, t, logits);
+    if (room != NULL)
+        tape_scratch_give(t, room);
     return id;
 }
 
-// The longest windows of all lengths modulo ALIGN: bytes grow with the length, but what rounding up
-// adds to them (padding) goes around and around.
-void generate_longest(struct generate *s, struct tape *t, int64_t prompt_count)
+// The newest half stays, and begins at position 0: nothing that is cached holds for it.
+static void drop_oldest(struct generate *s, const struct tape *t)
 {
-    enum { ALIGN = ARENA_ALIGN_BYTES / sizeof(float) };
-    int64_t last = prompt_count + s->config.tokens - 1, context = s->gpt->config.context;
+    int64_t dropped = s->length - s->length / 2;
+    s->length -= dropped;
+    s->cached = 0;
+    if (!tape_is_dry(t))
+        memmove(s->window, s->window + dropped, (size_t)s->length * sizeof(int32_t));
+}
+
+static void append(struct generate *s, const struct tape *t, int32_t id)
+{
+    s->cached = s->cache_tokens > 0 ? s->length : 0;
+    if (s->length == s->gpt->config.context)
+        drop_oldest(s, t);
+    if (!tape_is_dry(t))
+        s->window[s->length] = id;
+    s->length++;
+    s->made++;
+}
+
+int32_t generate_next(struct generate *s, struct tape *t)
+{
+    struct gpt *g = s->gpt;
+    int64_t count = s->length - s->cached;
+    tape_begin(t, PHASE_GENERATE, 0);
+    tape_enter(t, "%s", "");
+    g->uses_cache = s->cache_tokens > 0;
+    g->cached = s->cached;
+    struct tensor *x = gpt_hidden(t, g, s->window + s->cached, NULL, 1, count);
+    x = op_rows(t, x, count - 1, 1);
+    tape_enter(t, "head");
+    int32_t id = choose(s, t, tape_leave(t, gpt_logits(t, g, x)));
+    tape_leave(t, NULL);
+    g->uses_cache = false;
+    append(s, t, id);
+    return id;
+}
+
+// Bytes depend on how many positions go through the model at once, and grow with that; what
+// rounding up adds to them (padding) goes around and around. So of the run's passes, the longest
+// of each size modulo ALIGN is made, in the order of the run: the first to reach the peak names it.
+// All sizes are seen by the time when the context is full for the second time.
+void generate_longest(struct generate *s, struct tape *t)
+{
+    enum { ALIGN = ARENA_ALIGN_BYTES / sizeof(bf16) };
+    int64_t longest[ALIGN] = {0}, twice = 2 * s->gpt->config.context + 1;
+    int64_t passes = least(s->config.tokens, twice);
+    const struct generate start = *s;
     CHECK(tape_is_dry(t));
-    if (s->config.tokens < 1)
-        return;
-    int64_t first = prompt_count < context ? prompt_count : context;
-    last = last < context ? last : context;
-    first = first > last - ALIGN + 1 ? first : last - ALIGN + 1;
-    for (s->length = first; s->length < last;)
-        generate_next(s, t); // one token longer
-    generate_next(s, t);
+    for (int round = 0; round < 2; round++) {
+        *s = start;
+        for (int64_t i = 0; i < passes; i++) {
+            struct generate before = *s;
+            int64_t count = s->length - s->cached, *most = &longest[count % ALIGN];
+            if (round == 0 && count > *most)
+                *most = count;
+            append(s, t, 0);
+            if (round == 0 || count != *most)
+                continue;
+            *most = 0; // once
+            generate_next(&before, t);
+        }
+    }
+    *s = start;
 }

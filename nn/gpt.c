@@ -3,6 +3,8 @@
 #include "tape/rng.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char *const attention_names[GPT_ATTENTION_COUNT] = {
     [GPT_ATTENTION_NAIVE] = "naive",
@@ -105,7 +107,8 @@ bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_s
                      c->chunked_loss ? 0 : (double)samples * (double)predicted * vocab, e))
         return false;
     double per_token = 2 * width * vocab + layers * (24 * width * width + 16 * width * time) +
-                       100 * (layers * width + vocab);
+                       100 * (layers * width + vocab) +
+                       2 * (double)c->lora.rank * (18 * layers * width + width + vocab);
     double flops = 4.5 * per_token * (double)total_samples * time; // backward: below 2.5 forwards
     if (flops < 0x1p63)
         return true;
@@ -128,7 +131,10 @@ bool gpt_config_check(const struct gpt_config *c, struct error *e)
                       (long long)((c->width / c->heads + 1) * c->heads));
     if (!(c->dropout >= 0 && c->dropout < 1))
         return refuse(e, "dropout %g: expected at least 0 and below 1", c->dropout);
-    return check_weights(c, e);
+    if (c->chunked_loss && c->lora.rank > 0 && (c->lora.targets & LORA_HEAD))
+        return refuse(e, "--loss chunked: adapters of the head need its logits whole: try --loss "
+                         "plain, or --lora-targets without head");
+    return check_weights(c, e) && lora_config_check(&c->lora, c->width, e);
 }
 
 int64_t gpt_segments(const struct gpt_config *c)
@@ -182,7 +188,60 @@ static void layer_init(struct gpt *g, struct tape *t, int64_t i)
 
 static int64_t params_per_layer(const struct gpt_config *c)
 {
-    return c->bias ? 12 : 6;
+    return (c->bias ? 12 : 6) + lora_param_count(&c->lora, ~(unsigned)LORA_HEAD);
+}
+
+// ---- adapters --------------------------------------------------------------------------
+
+const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_linear linear)
+{
+    return g->lora != NULL ? &g->lora[layer * GPT_LINEARS + linear] : NULL;
+}
+
+const struct lora *gpt_head_adapters(const struct gpt *g)
+{
+    return g->lora != NULL ? &g->lora[g->config.layers * GPT_LINEARS] : NULL;
+}
+
+static void adapt_linear(struct gpt *g, struct tape *t, int64_t layer, enum gpt_linear linear)
+{
+    static const struct {
+        enum lora_target target;
+        const char *name;
+        int out, in; // times the width
+    } of[GPT_LINEARS] = {
+        [GPT_QKV] = {LORA_QKV, "attn.c_attn", 3, 1},
+        [GPT_PROJ] = {LORA_PROJ, "attn.c_proj", 1, 1},
+        [GPT_FC] = {LORA_FC, "mlp.c_fc", 4, 1},
+        [GPT_DOWN] = {LORA_DOWN, "mlp.c_proj", 1, 4},
+    };
+    const struct lora_config *c = &g->config.lora;
+    struct lora *l = &g->lora[layer * GPT_LINEARS + linear];
+    int64_t width = g->config.width, out = of[linear].out * width, in = of[linear].in * width;
+    char stem[PARAM_NAME_BYTES];
+    snprintf(stem, sizeof(stem), "h.%lld.%s", (long long)layer, of[linear].name);
+    if (linear == GPT_QKV && !(c->targets & LORA_QKV))
+        lora_add(l, t, &g->params, c, LORA_Q, 3, out, in, stem);
+    else
+        lora_add(l, t, &g->params, c, of[linear].target, 1, out, in, stem);
+}
+
+// At the end of the list, so that the base starts from the same values with adapters and without.
+static void adapt(struct gpt *g, struct tape *t)
+{
+    const struct gpt_config *c = &g->config;
+    if (c->lora.rank == 0)
+        return;
+    lora_freeze(&g->params, &c->lora);
+    int64_t count = c->layers * GPT_LINEARS + 1;
+    g->lora = arena_table(&t->arena, "gpt.lora", count, sizeof(struct lora));
+    for (int64_t i = 0; i < count; i++)
+        g->lora[i] = (struct lora){.count = 0};
+    for (int64_t i = 0; i < c->layers; i++)
+        for (int k = 0; k < GPT_LINEARS; k++)
+            adapt_linear(g, t, i, (enum gpt_linear)k);
+    lora_add(&g->lora[count - 1], t, &g->params, &c->lora, LORA_HEAD, 1, c->vocab, c->width,
+             "lm_head");
 }
 
 void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
@@ -190,7 +249,8 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     struct error e;
     CHECK(gpt_config_check(c, &e));
     *g = (struct gpt){.config = *c};
-    params_open(&g->params, t, (int)(c->layers * params_per_layer(c) + 5));
+    params_open(&g->params, t,
+                (int)(c->layers * params_per_layer(c) + 5 + lora_param_count(&c->lora, LORA_HEAD)));
     g->params.weights = c->weights;
     t->activation_dtype = precision_dtype(c->activations);
     g->layer = arena_table(&t->arena, "gpt.layers", c->layers, sizeof(struct gpt_layer));
@@ -205,6 +265,35 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
     g->head =
         c->tie ? g->wte : param_add(p, t, c->vocab, c->width, PARAM_NORMAL, 0.02, "lm_head.weight");
     g->token_table = &g->wte->tensor;
+    adapt(g, t);
+}
+
+// ---- keys and values -------------------------------------------------------------------
+
+static void place_cache(struct gpt_cache *c, struct gpt *g, struct tape *t, int64_t tokens,
+                        int64_t layer, const char *what)
+{
+    snprintf(c->name, sizeof(c->name), "h.%lld.attn.%s", (long long)layer, what);
+    tensor_place(&c->tensor, &t->arena, c->name, LEDGER_KV_CACHE, t->activation_dtype, 2,
+                 (int64_t[]){tokens, g->config.width});
+    if (!tape_is_dry(t)) // whoever looks for a NaN finds none where no token has been yet
+        memset(c->tensor.data, 0, (size_t)tensor_bytes(&c->tensor));
+}
+
+void gpt_cache_place(struct gpt *g, struct tape *t, int64_t tokens)
+{
+    for (int64_t i = 0; i < g->config.layers; i++) {
+        place_cache(&g->layer[i].keys, g, t, tokens, i, "keys");
+        place_cache(&g->layer[i].values, g, t, tokens, i, "values");
+    }
+}
+
+void gpt_cache_give(struct gpt *g, struct tape *t)
+{
+    for (int64_t i = g->config.layers - 1; i >= 0; i--) {
+        arena_give(&t->arena, g->layer[i].values.tensor.data);
+        arena_give(&t->arena, g->layer[i].keys.tensor.data);
+    }
 }
 
 // ---- forward ---------------------------------------------------------------------------
@@ -212,9 +301,10 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)
 struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *slots,
                           int64_t samples, int64_t length)
 {
-    CHECK(length <= g->config.context);
+    int64_t first = g->uses_cache ? g->cached : 0;
+    CHECK(first + length <= g->config.context);
     struct tensor *x =
-        op_embedding(t, g->token_table, &g->wpe->tensor, ids, slots, samples, length);
+        op_embedding_at(t, g->token_table, &g->wpe->tensor, ids, slots, samples, length, first);
     x = block_dropout(t, g, x, -1, DROPOUT_EMBEDDING);
     for (int64_t i = 0; i < g->config.layers; i++)
         x = block_forward(t, g, i, x);
@@ -224,8 +314,7 @@ struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, con
 struct tensor *gpt_logits(struct tape *t, struct gpt *g, struct tensor *hidden)
 {
     struct tensor *n = block_norm(t, "ln_f", hidden, g->lnf_w, g->lnf_b);
-    tape_name(t, "lm_head");
-    return op_linear(t, n, &g->head->tensor, NULL);
+    return block_linear(t, "lm_head", n, g->head, NULL, gpt_head_adapters(g));
 }
 
 struct tensor *gpt_loss(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *targets,

@@ -8,7 +8,7 @@
 #ifndef NN_GPT_H
 #define NN_GPT_H
 
-#include "nn/param.h"
+#include "nn/lora.h"
 #include "tape/ops/ops.h"
 
 enum gpt_attention { GPT_ATTENTION_NAIVE, GPT_ATTENTION_TILED, GPT_ATTENTION_COUNT };
@@ -27,6 +27,7 @@ struct gpt_config {
     bool chunked_loss;             // the logits never exist whole: op_linear_cross_entropy
     enum precision weights;        // how they are stored ...
     enum precision activations;    // ... and what ops make, gradients of activations included
+    struct lora_config lora;       // adapters; all else is then frozen
 };
 
 // Refuses what cannot be built: sizes below 1, width not divisible by heads, dropout outside [0,1).
@@ -40,25 +41,44 @@ bool gpt_pass_check(const struct gpt_config *c, int64_t samples, int64_t total_s
 
 int64_t gpt_segments(const struct gpt_config *c); // how many checkpoint segments there are
 
+struct gpt_cache { // of a layer's keys or values, (tokens, C): see gpt_cache_place
+    struct tensor tensor;
+    char name[PARAM_NAME_BYTES]; // "h.0.attn.keys"
+};
+
 struct gpt_layer {
     struct param *ln1_w, *ln1_b, *qkv_w, *qkv_b, *proj_w, *proj_b;
     struct param *ln2_w, *ln2_b, *up_w, *up_b, *down_w, *down_b; // biases NULL without
+    struct gpt_cache keys, values;
 };
+
+enum gpt_linear { GPT_QKV, GPT_PROJ, GPT_FC, GPT_DOWN, GPT_LINEARS }; // of a layer
 
 struct gpt {
     struct gpt_config config;
     struct param_list params;
     struct param *wte, *wpe, *lnf_w, *lnf_b, *head; // head: wte if tied
     struct gpt_layer *layer;
+    struct lora *lora;          // of the linears, layer by layer, and of the head; NULL without
     struct tensor *token_table; // what the embedding reads: wte, or wte with a gradient of its own
     uint64_t dropout_key;       // of this optimizer step
+    bool uses_cache;            // attention continues a text: one sample, in evaluation
+    int64_t cached;             // positions of it whose keys and values the cache has
 };
 
 // Places the weights (no gradients, no values: params_start, params_add_grads, or a file).
 void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c);
 
+// A cache of keys and values for a text of so many tokens: two tensors per layer at the low end, as
+// activations are stored. 2 L C tokens numbers. It is read and written while g->uses_cache.
+void gpt_cache_place(struct gpt *g, struct tape *t, int64_t tokens);
+void gpt_cache_give(struct gpt *g, struct tape *t);
+// NULL if that linear has none. The head's: gpt_head_adapters.
+const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_linear linear);
+const struct lora *gpt_head_adapters(const struct gpt *g);
+
 // One pass over ids (samples * length, row by row), up to but without the norm before the head:
-// (B,T,C). slots: see op_embedding.
+// (B,T,C). slots: see op_embedding. With g->uses_cache the first id is at position g->cached.
 struct tensor *gpt_hidden(struct tape *t, struct gpt *g, const int32_t *ids, const int32_t *slots,
                           int64_t samples, int64_t length);
 struct tensor *gpt_logits(struct tape *t, struct gpt *g, struct tensor *hidden); // (B,T,V)

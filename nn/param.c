@@ -1,8 +1,10 @@
+#define _DEFAULT_SOURCE
 #include "nn/param.h"
 
 #include "tape/cpu/update.h"
 #include "tape/rng.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,22 +53,35 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
     return p;
 }
 
+static void start(struct param *p, uint64_t key)
+{
+    int64_t n = tensor_count(&p->tensor);
+    struct array weights = array_of(p->tensor.data, p->tensor.dtype);
+    bool has_master = p->master.data != NULL;
+    struct array to = has_master ? array_of(p->master.data, DTYPE_REAL) : weights;
+    if (p->start == PARAM_NORMAL)
+        update_fill_normal(to, n, key, p->deviation);
+    else if (p->start == PARAM_UNIFORM)
+        update_fill_uniform(to, n, key, p->deviation);
+    else
+        update_fill(to, n, p->start == PARAM_ONES ? 1 : 0);
+    if (has_master)
+        update_copy(weights, to, n);
+}
+
 void params_start(struct param_list *l, struct tape *t, uint64_t seed)
 {
     uint64_t key = rng_key(seed, RNG_INIT);
-    for (int i = 0; !tape_is_dry(t) && i < l->count; i++) {
-        struct param *p = &l->param[i];
-        int64_t n = tensor_count(&p->tensor);
-        struct array weights = array_of(p->tensor.data, p->tensor.dtype);
-        bool has_master = p->master.data != NULL;
-        struct array to = has_master ? array_of(p->master.data, DTYPE_REAL) : weights;
-        if (p->start == PARAM_NORMAL)
-            update_fill_normal(to, n, rng_key(key, (uint64_t)i), p->deviation);
-        else
-            update_fill(to, n, p->start == PARAM_ONES ? 1 : 0);
-        if (has_master)
-            update_copy(weights, to, n);
-    }
+    for (int i = 0; !tape_is_dry(t) && i < l->count; i++)
+        start(&l->param[i], rng_key(key, (uint64_t)i));
+}
+
+void params_start_adapters(struct param_list *l, struct tape *t, uint64_t seed)
+{
+    uint64_t key = rng_key(seed, RNG_INIT);
+    for (int i = 0; !tape_is_dry(t) && i < l->count; i++)
+        if (l->param[i].is_adapter)
+            start(&l->param[i], rng_key(key, (uint64_t)i));
 }
 
 void params_add_grads(struct param_list *l, struct tape *t)
@@ -91,6 +106,62 @@ int64_t params_count(const struct param_list *l)
     for (int i = 0; i < l->count; i++)
         count += tensor_count(&l->param[i].tensor);
     return count;
+}
+
+int64_t params_trainable(const struct param_list *l)
+{
+    int64_t count = 0;
+    for (int i = 0; i < l->count; i++)
+        count += l->param[i].is_frozen ? 0 : tensor_count(&l->param[i].tensor);
+    return count;
+}
+
+// ---- freezing --------------------------------------------------------------------------
+
+static bool fail_pattern(const struct param_list *l, const char *pattern, struct error *e)
+{
+    char names[640] = "";
+    for (int i = 0; i < l->count; i++) {
+        size_t used = strlen(names), left = sizeof(names) - used;
+        if (left < PARAM_NAME_BYTES + 8) {
+            snprintf(names + used, left, ", ...");
+            break;
+        }
+        snprintf(names + used, left, "%s%s", i > 0 ? ", " : "", l->param[i].name);
+    }
+    return refuse(e, "freeze: '%.80s' fits no parameter: there are %s", pattern, names);
+}
+
+static int freeze_one(struct param_list *l, const char *pattern)
+{
+    int found = 0;
+    for (int i = 0; i < l->count; i++)
+        if (fnmatch(pattern, l->param[i].name, 0) == 0) {
+            l->param[i].is_frozen = true;
+            found++;
+        }
+    return found;
+}
+
+bool params_freeze(struct param_list *l, const char *patterns, struct error *e)
+{
+    enum { PATTERN_BYTES = 256 };
+    for (const char *at = patterns;; at++) {
+        char pattern[PATTERN_BYTES];
+        size_t length = strcspn(at, ",");
+        if (length >= PATTERN_BYTES)
+            return refuse(e, "freeze: '%.40s...': expected patterns of less than %d characters", at,
+                          PATTERN_BYTES);
+        memcpy(pattern, at, length);
+        pattern[length] = 0;
+        if (freeze_one(l, pattern) == 0)
+            return fail_pattern(l, pattern, e);
+        at += length;
+        if (*at == 0)
+            break;
+    }
+    return params_trainable(l) > 0 ||
+           refuse(e, "freeze '%.200s' leaves nothing to train: freeze less", patterns);
 }
 
 struct param *param_find(const struct param_list *l, const char *name)

@@ -283,3 +283,22 @@ bool safetensors_read(const struct safetensors *f, const struct safetensors_tens
 {
     return safetensors_read_array(f, t, array_of(out, DTYPE_REAL), e);
 }
+
+bool safetensors_hash(const struct safetensors *f, uint64_t *hash, struct error *e)
+{
+    uint64_t word[SAFETENSORS_CHUNK_BYTES / sizeof(uint64_t)];
+    uint64_t sum = (uint64_t)f->file_bytes;
+    for (int64_t at = f->data_start, n; at < f->file_bytes; at += n) {
+        n = f->file_bytes - at < SAFETENSORS_CHUNK_BYTES ? f->file_bytes - at
+                                                         : SAFETENSORS_CHUNK_BYTES;
+        memset(word, 0, sizeof(word));
+        if (!read_at(f, at, word, n, e))
+            return false;
+        for (int64_t i = 0; i * (int64_t)sizeof(uint64_t) < n; i++) {
+            sum = (sum ^ word[i]) * 0x9e3779b97f4a7c15u;
+            sum ^= sum >> 29;
+        }
+    }
+    *hash = sum;
+    return true;
+}

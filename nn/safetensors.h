@@ -91,6 +91,9 @@ bool safetensors_read(const struct safetensors *f, const struct safetensors_tens
 bool safetensors_read_array(const struct safetensors *f, const struct safetensors_tensor *t,
                             struct array out, struct error *e);
 
+// 64 bits of all data, header aside: enough to tell files apart by accident, not by intent.
+bool safetensors_hash(const struct safetensors *f, uint64_t *hash, struct error *e);
+
 // ---- words for messages ----
 
 // A text from a file as a message can hold it: no control characters, and not for ever. Returns

@@ -1,11 +1,15 @@
+#define _DEFAULT_SOURCE
 #include "nn/snapshot_int.h"
 
-#include "nn/safetensors.h"
+#include "nn/safetensors_int.h"
 #include "tape/text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -31,7 +35,13 @@ static struct safetensors_entry entry_of(const struct param *p, const char *suff
 static struct safetensors_entry weight_entry(const void *user, int64_t i)
 {
     const struct param *p = &((const struct param_list *)user)->param[i];
-    return entry_of(p, NULL, &p->tensor, p->tensor.data, p->tensor.dtype);
+    return entry_of(p, NULL, &p->tensor, p->is_left_out ? NULL : p->tensor.data, p->tensor.dtype);
+}
+
+static struct safetensors_entry base_entry(const void *user, int64_t i)
+{
+    const struct param *p = &((const struct param_list *)user)->param[i];
+    return entry_of(p, NULL, &p->tensor, p->is_adapter ? NULL : p->tensor.data, p->tensor.dtype);
 }
 
 static struct safetensors_entry gradient_entry(const void *user, int64_t i)
@@ -78,6 +88,38 @@ static const char *yes_no(bool b)
     return b ? "true" : "false";
 }
 
+// ---- adapters --------------------------------------------------------------------------
+
+enum { ADAPTER_PAIRS = 7 };
+
+struct adapter_texts {
+    char rank[TEXT_NUMBER_BYTES], alpha[TEXT_NUMBER_BYTES], targets[LORA_TARGETS_BYTES];
+    char seed[TEXT_NUMBER_BYTES], hash[TEXT_NUMBER_BYTES];
+};
+
+// Returns how many pairs it fills in: none without adapters.
+static int adapter_pairs(struct safetensors_pair *pair, struct adapter_texts *text,
+                         const struct snapshot_info *info)
+{
+    const struct lora_config *c = &info->model.lora;
+    if (c->rank == 0)
+        return 0;
+    snprintf(text->rank, sizeof(text->rank), "%" PRId64, c->rank);
+    snprintf(text->seed, sizeof(text->seed), "%" PRIu64, info->base.seed);
+    snprintf(text->hash, sizeof(text->hash), "%016" PRIx64, info->base.hash);
+    const struct safetensors_pair all[ADAPTER_PAIRS] = {
+        {"lora_rank", text->rank},
+        {"lora_alpha", text_from_double(c->alpha, text->alpha)},
+        {"lora_targets", lora_write_targets(c->targets, text->targets)},
+        {"lora_bias", c->trains_bias ? "all" : "none"},
+        {"base", info->base.dir},
+        {"base_seed", text->seed},
+        {"base_hash", text->hash},
+    };
+    memcpy(pair, all, sizeof(all));
+    return ADAPTER_PAIRS;
+}
+
 static bool write_model(const char *path, const struct snapshot_info *info,
                         const struct param_list *params, struct error *e)
 {
@@ -85,8 +127,9 @@ static bool write_model(const char *path, const struct snapshot_info *info,
     char size[COUNT_OF(sizes)][TEXT_NUMBER_BYTES];
     const struct gpt_config *c = &info->model;
     snprintf(step, sizeof(step), "%" PRId64, info->step);
+    struct adapter_texts adapters;
     enum { PLAIN = 10, ALL = PLAIN + COUNT_OF(sizes) };
-    struct safetensors_pair pair[ALL] = {
+    struct safetensors_pair pair[ALL + ADAPTER_PAIRS] = {
         {"format", format_name},
         {"version", format_version},
         {"step", step},
@@ -102,7 +145,8 @@ static bool write_model(const char *path, const struct snapshot_info *info,
         snprintf(size[i], sizeof(size[i]), "%" PRId64, size_value(c, i));
         pair[PLAIN + i] = (struct safetensors_pair){sizes[i].name, size[i]};
     }
-    return safetensors_write(path, weight_entry, params, params->count, pair, ALL, e);
+    int count = ALL + adapter_pairs(pair + ALL, &adapters, info);
+    return safetensors_write(path, weight_entry, params, params->count, pair, count, e);
 }
 
 static bool write_optimizer(const char *path, const struct snapshot_info *info,
@@ -218,6 +262,41 @@ static bool get_config(const struct safetensors *f, struct gpt_config *c, struct
     return true;
 }
 
+static bool get_uint64(const struct safetensors *f, const char *key, int base, uint64_t *v,
+                       struct error *e)
+{
+    const char *value = safetensors_metadata(f, key);
+    char *end = NULL;
+    errno = 0;
+    *v = value != NULL && isxdigit((unsigned char)value[0]) ? strtoull(value, &end, base) : 0;
+    if (end != NULL && *end == 0 && errno == 0)
+        return true;
+    return fail_value(f, key, value, base == 16 ? "16 hexadecimal digits" : "a whole number", e);
+}
+
+static bool get_adapters(const struct safetensors *f, struct snapshot_info *info, struct error *e)
+{
+    struct lora_config *c = &info->model.lora;
+    struct error inner;
+    if (safetensors_metadata(f, "lora_rank") == NULL)
+        return true;
+    if (!get_int(f, "lora_rank", &c->rank, e))
+        return false;
+    const char *alpha = safetensors_metadata(f, "lora_alpha");
+    const char *targets = safetensors_metadata(f, "lora_targets");
+    const char *bias = safetensors_metadata(f, "lora_bias");
+    if (alpha == NULL || !text_to_double(alpha, &c->alpha))
+        return fail_value(f, "lora_alpha", alpha, "a number", e);
+    if (targets == NULL || !lora_read_targets(targets, &c->targets, &inner))
+        return fail_value(f, "lora_targets", targets, "names of linears", e);
+    c->trains_bias = bias != NULL && strcmp(bias, "all") == 0;
+    if (!c->trains_bias && (bias == NULL || strcmp(bias, "none") != 0))
+        return fail_value(f, "lora_bias", bias, "none or all", e);
+    return get_text(f, "base", info->base.dir, sizeof(info->base.dir), e) &&
+           get_uint64(f, "base_seed", 10, &info->base.seed, e) &&
+           get_uint64(f, "base_hash", 16, &info->base.hash, e);
+}
+
 static bool check_config(const struct safetensors *f, const struct gpt_config *c, struct error *e)
 {
     struct error inner;
@@ -288,7 +367,7 @@ bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct erro
         return false;
     info->weights = precision_of(&f);
     bool ok = get_int(&f, "step", &info->step, e) && get_config(&f, &info->model, e) &&
-              check_config(&f, &info->model, e) &&
+              get_adapters(&f, info, e) && check_config(&f, &info->model, e) &&
               get_text(&f, "tokenizer", info->tokenizer, sizeof(info->tokenizer), e);
     safetensors_close(&f);
     return ok && read_optimizer_info(dir, info, e);
@@ -390,18 +469,61 @@ static bool read_tensors(const struct safetensors *f, safetensors_entry_fn *entr
     return true;
 }
 
+// A master gets all that the file says.
+static bool read_weights(const struct safetensors *f, safetensors_entry_fn *entry,
+                         struct param_list *params, struct error *e)
+{
+    bool ok = read_tensors(f, entry, params, params->count, e);
+    for (int i = 0; ok && i < params->count; i++) {
+        struct param *p = &params->param[i];
+        if (p->master.data != NULL && entry(params, i).name != NULL)
+            ok = safetensors_read(f, safetensors_find(f, p->name), p->master.data, e);
+    }
+    return ok;
+}
+
 bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e)
 {
     struct safetensors f;
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
-    bool ok = read_tensors(&f, weight_entry, params, params->count, e);
-    for (int i = 0; ok && i < params->count; i++) { // a master gets all that the file says
-        struct param *p = &params->param[i];
-        if (p->master.data != NULL)
-            ok = safetensors_read(&f, safetensors_find(&f, p->name), p->master.data, e);
-    }
+    bool ok = read_weights(&f, weight_entry, params, e);
     safetensors_close(&f);
+    return ok;
+}
+
+bool snapshot_read_base(const char *dir, struct param_list *params, struct error *e)
+{
+    struct safetensors f;
+    if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
+        return false;
+    bool ok = read_weights(&f, base_entry, params, e);
+    safetensors_close(&f);
+    return ok;
+}
+
+static bool is_utf8(const char *text)
+{
+    int64_t left = (int64_t)strlen(text);
+    for (int n; left > 0; left -= n, text += n)
+        if ((n = safetensors_utf8_bytes(text, left)) == 0)
+            return false;
+    return true;
+}
+
+bool snapshot_find_base(const char *dir, struct snapshot_base *base, struct error *e)
+{
+    struct safetensors f;
+    char whole[PATH_MAX], shown[SAFETENSORS_SHOWN_BYTES];
+    const char *found = realpath(dir, whole) != NULL ? whole : dir;
+    if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
+        return false;
+    bool ok = safetensors_hash(&f, &base->hash, e);
+    safetensors_close(&f);
+    if (ok && (!is_utf8(found) || strlen(found) >= sizeof(base->dir)))
+        return refuse(e, "'%s': got a path that adapters cannot name, expected UTF-8 of at most %d",
+                      safetensors_shown(dir, shown), (int)sizeof(base->dir) - 1);
+    snprintf(base->dir, sizeof(base->dir), "%s", found);
     return ok;
 }
 

@@ -12,6 +12,9 @@
 //
 // Version 1 knew F32 alone. Its snapshots are read as if they were of version 2.
 //
+// Of a model with adapters the first holds adapters, and biases if those are trained, and no more;
+// its metadata say how they adapt, and which base: where it stands, and a hash of its weights.
+//
 // Writing. Invariants that hold after a kill at any instruction:
 //   1. DIR is whole, or absent; once written it is never absent unless DIR.memtape-old is whole
 //   2. a reader that finds no DIR looks at DIR.memtape-old
@@ -37,9 +40,17 @@ const char *snapshot_file_name(enum snapshot_file f); // "model.safetensors"
 bool snapshot_path(const char *dir, enum snapshot_file f, char path[SNAPSHOT_PATH_BYTES],
                    struct error *e);
 
+// What adapters adapt.
+struct snapshot_base {
+    char dir[SNAPSHOT_PATH_BYTES]; // a snapshot; "": weights as training starts from, of this seed
+    uint64_t seed;
+    uint64_t hash; // of the snapshot's weights
+};
+
 struct snapshot_info {
     struct gpt_config model;
     enum precision weights;                   // that the file's are stored in; for a reader
+    struct snapshot_base base;                // of adapters
     int64_t step;                             // optimizer steps taken
     char optimizer[SNAPSHOT_OPTIMIZER_BYTES]; // "" read from a snapshot without an optimizer file
     char tokenizer[SNAPSHOT_TOKENIZER_BYTES]; // the caller's text, UTF-8
@@ -57,6 +68,10 @@ bool snapshot_write(const char *dir, const struct snapshot_info *info,
 // masters then hold what the file says, until the optimizer's file says more.
 bool snapshot_read_info(const char *dir, struct snapshot_info *info, struct error *e);
 bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e);
+// All but the adapters, from another snapshot.
+bool snapshot_read_base(const char *dir, struct param_list *params, struct error *e);
+// Where it stands and what it hashes to; refused if a snapshot could not name it.
+bool snapshot_find_base(const char *dir, struct snapshot_base *base, struct error *e);
 // Into masters and states where there are any. step, optimizer: what the model file and the caller
 // say.
 bool snapshot_read_optimizer(const char *dir, struct param_list *params, int64_t step,

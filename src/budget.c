@@ -108,7 +108,9 @@ static void suggestions(FILE *f, const struct run *r, const struct settings *s)
     if (count > 0)
         fprintf(f, "  what would fit, cheapest first, as options to append:\n");
     suggest_print(f, list, count);
-    if (count == 0)
+    if (count == 0 && r->use == CONFIG_GENERATE)
+        fprintf(f, "  not even a shorter text would fit: try a smaller model\n");
+    else if (count == 0)
         fprintf(f, "  neither micro-batches nor recomputation nor a smaller batch or seq would "
                    "fit: try a smaller model\n");
 }

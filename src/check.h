@@ -37,8 +37,10 @@ struct check {
     struct check_difference *difference; // a row of CHECK_SUBJECTS for each parameter
     int32_t *tokens, *targets;           // of a file; NULL: the data's
     char verdict[256];                   // of a check that does not count bits
-    int64_t steps;                       // that each variant takes: --steps, or CHECK_STEPS
-    double reference_seconds;            // of the reference's fastest step
+    double rounding;          // what a gradient may be off by, of its norm; 0: no bit differs
+    double worst_rounding;    // what one was
+    int64_t steps;            // that each variant takes: --steps, or CHECK_STEPS
+    double reference_seconds; // of the reference's fastest step
     double kept_loss[CHECK_STEPS_MAX], kept_norm[CHECK_STEPS_MAX];
 };
 

@@ -108,6 +108,8 @@ static bool read_gradients(struct check *k, const struct safetensors *f, struct 
     for (int i = 0; i < l->count; i++) {
         const struct tensor *x = &l->param[i].tensor;
         const struct safetensors_tensor *t = safetensors_find(f, l->param[i].name);
+        if (l->param[i].is_frozen)
+            continue;
         if (t == NULL)
             return refuse(e, "%s has no gradient for %s", k->settings.against, l->param[i].name);
         if (t->dim_count != x->dim_count ||
@@ -159,7 +161,7 @@ static void report(struct check *k, const struct step_result *result, double los
     const struct ledger_counts *counts = &k->run.tape.arena.ledger.counts;
     double allowed = isnan(k->settings.tolerance) ? default_tolerance : k->settings.tolerance;
     double worst = 0;
-    int wrong = 0;
+    int wrong = 0, tensors = 0;
     struct check_variant v = {.name = "ours",
                               .planned_bytes = k->run.plan.bytes,
                               .peak_bytes = counts->total_peak,
@@ -171,6 +173,9 @@ static void report(struct check *k, const struct step_result *result, double los
     check_report_variant(&k->report, &v);
     for (int i = 0; i < l->count; i++) {
         const struct check_difference *d = &k->difference[i];
+        if (l->param[i].is_frozen)
+            continue;
+        tensors++;
         double relative = check_difference_relative(d);
         bool is_wrong = !(relative <= allowed);
         wrong += is_wrong;
@@ -182,7 +187,7 @@ static void report(struct check *k, const struct step_result *result, double los
         check_report_broken(&k->report, "our loss is %.9g, theirs %.9g", result->loss, loss);
     snprintf(k->verdict, sizeof(k->verdict),
              "%d of %d tensors beyond %g of their norm; the worst by %.3g; loss %.9g%s", wrong,
-             l->count, allowed, worst, result->loss, isnan(loss) ? "" : ", as theirs");
+             tensors, allowed, worst, result->loss, isnan(loss) ? "" : ", as theirs");
 }
 
 static bool compare(struct check *k, const struct safetensors *f, struct error *e)
@@ -200,6 +205,9 @@ static bool compare(struct check *k, const struct safetensors *f, struct error *
     const real *theirs = k->kept[CHECK_GRADIENT];
     for (int i = 0; i < r->gpt.params.count; i++) {
         const struct tensor *x = &r->gpt.params.param[i].tensor;
+        k->difference[i] = (struct check_difference){0};
+        if (x->grad == NULL)
+            continue;
         k->difference[i] = check_compare(array_of(x->grad, x->grad_dtype), theirs, tensor_count(x));
         theirs += tensor_count(x);
     }

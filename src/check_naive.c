@@ -25,7 +25,7 @@ static void add_gradients(const struct param_list *l, double scale, real *sum)
     for (int i = 0; i < l->count; i++) {
         const struct tensor *x = &l->param[i].tensor;
         int64_t n = tensor_count(x);
-        for (int64_t at = 0; at < n; at++)
+        for (int64_t at = 0; x->grad != NULL && at < n; at++)
             sum[at] += (real)(scale * (double)array_get(array_of(x->grad, x->grad_dtype), at));
         sum += n;
     }
@@ -128,7 +128,7 @@ bool check_naive(struct check *k, struct error *e)
     struct naive n = {
         .check = k, .ours = k->kept[CHECK_GRADIENT], .means = k->spare[0], .clipped = k->spare[1]};
     k->config.step.micro_batch = k->split;
-    bool ok = run_open_for(&k->run, &k->config, naive_calls, &n, e);
+    bool ok = run_open_for(&k->run, &k->config, CONFIG_TRAIN, naive_calls, &n, e);
     if (ok) {
         real *const sum[] = {n.ours, n.means, n.clipped};
         for (int i = 0; i < COUNT_OF(sum); i++)

@@ -65,7 +65,8 @@ static void read_cost(const struct run *r, struct cost *cost)
                           .init_bytes = counts->phase_peak[PHASE_INIT],
                           .recompute_flops = r->tape.flops[PHASE_RECOMPUTE],
                           .passes = (c->batch + c->micro_batch - 1) / c->micro_batch,
-                          .params = params_count(&r->gpt.params)};
+                          .params = params_count(&r->gpt.params),
+                          .trained = params_trainable(&r->gpt.params)};
     cost->calls = 2 * cost->passes * r->tape.node_count;
     for (int p = PHASE_FORWARD; p <= PHASE_RECOMPUTE; p++)
         for (int k = 0; k < COST_COUNT; k++)
@@ -140,7 +141,7 @@ int choice_options(const struct settings *s, enum config_use use, const struct c
         add_text(&w, "attention", gpt_attention_name(to->attention));
     if (from->optimizer != to->optimizer)
         add_text(&w, "optimizer", optimizer_name(to->optimizer));
-    add_int(&w, "sample-tokens", from->tokens, to->tokens);
+    add_int(&w, s->generate != UNSET_INT ? "generate" : "sample-tokens", from->tokens, to->tokens);
     return w.count;
 }
 
@@ -156,7 +157,8 @@ char *choice_text(const struct choice_option *option, int count, char out[CHOICE
 
 bool choice_set(struct settings *s, const struct choice_option *option, int count, struct error *e)
 {
-    unsigned groups = OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_SAMPLE | OPTIONS_EVAL;
+    unsigned groups =
+        OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_SAMPLE | OPTIONS_EVAL | OPTIONS_PLAN;
     for (int i = 0; i < count; i++)
         if (!options_set(s, groups, option[i].name, option[i].value, e))
             return false;
@@ -174,14 +176,15 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
     snprintf(vocab, sizeof(vocab), "%lld", (long long)c->model.vocab);
     if (use == CONFIG_TRAIN)
         use = CONFIG_PLAN; // which needs no text, given a vocabulary
-    if (use == CONFIG_PLAN)
+    enum config_use as = s->generate != UNSET_INT ? CONFIG_PLAN : use;
+    if (as == CONFIG_PLAN)
         said.data = said.prompt = NULL;
     if (!choice_set(&said, option, count, &e) ||
-        (use == CONFIG_PLAN && !options_set(&said, OPTIONS_MODEL, "vocab", vocab, &e)))
+        (as == CONFIG_PLAN && !options_set(&said, OPTIONS_MODEL, "vocab", vocab, &e)))
         return false;
     if (use == CONFIG_EVAL)
         said.batch = said.micro_batch;
-    if (!config_build(&built, &said, use, &e))
+    if (!config_build(&built, &said, as, &e))
         return false;
     built.prompt_count = c->prompt_count;
     if (built.process_budget_bytes > 0) // what is outside was measured once

@@ -33,7 +33,7 @@ struct cost {
     int64_t recompute_flops, total_flops;
     int64_t passes; // forwards of an optimizer step
     int64_t calls;  // of ops, in all passes; replays are left out
-    int64_t params;
+    int64_t params, trained;
 };
 
 struct choice choice_of(const struct config *c);

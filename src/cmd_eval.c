@@ -13,7 +13,7 @@ static const struct command command = {
                "--micro-batch\nis how many sequences a forward takes (default 12); the loss does "
                "not depend on it.",
     .operand = "DIR",
-    .groups = OPTIONS_COMMON | OPTIONS_EVAL};
+    .groups = OPTIONS_COMMON | OPTIONS_BASE | OPTIONS_EVAL};
 
 struct evaluation {
     double loss, seconds;

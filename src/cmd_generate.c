@@ -12,7 +12,7 @@ static const struct command command = {
     .name = "generate",
     .summary = "Continues a prompt with the model of a snapshot (DIR of train --out, or in it).",
     .operand = "DIR",
-    .groups = OPTIONS_COMMON | OPTIONS_SAMPLE};
+    .groups = OPTIONS_COMMON | OPTIONS_BASE | OPTIONS_SAMPLE};
 
 struct generating {
     struct settings settings;
@@ -64,6 +64,7 @@ static bool generate_json(struct generating *g, struct error *e)
     json_text_end(&j);
     json_int(&j, "tokens", g->config.sample.tokens);
     json_real(&j, "tokens_per_second", rate(g));
+    report_cache_json(&j, &g->run);
     report_model_json(&j, &g->config, &g->run.gpt);
     struct report_outside outside = report_measure_outside(&g->run);
     report_memory_json(&j, &g->run.tape.arena.ledger.counts, &outside);
@@ -74,6 +75,7 @@ static bool generate_json(struct generating *g, struct error *e)
 static int run_generate(struct generating *g, struct error *e)
 {
     char peak[TEXT_NUMBER_BYTES];
+    bool tells = g->settings.quiet <= 0 && g->config.sample.tokens > 0;
     if (g->settings.json == NULL)
         generate(g);
     else if (!generate_json(g, e))
@@ -88,6 +90,8 @@ static int run_generate(struct generating *g, struct error *e)
         fprintf(stderr, "%lld tokens, %.0f tokens/s, memory at most %s\n",
                 (long long)g->config.sample.tokens, rate(g),
                 text_from_bytes(ledger_peak(&g->run.tape.arena.ledger), peak));
+    if (tells)
+        report_cache_line(stderr, &g->run);
     return EXIT_OK;
 }
 

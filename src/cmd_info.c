@@ -72,16 +72,34 @@ static const char *tokenizer_words(const struct found *f)
     return f->tokenizer.kind == TOKENIZER_BYTE ? "byte" : "char";
 }
 
+// The file's numbers are then the adapters', and trained biases.
+static void adapter_lines(const struct found *f)
+{
+    const struct lora_config *l = &f->info.model.lora;
+    const struct snapshot_base *base = &f->info.base;
+    char targets[LORA_TARGETS_BYTES];
+    if (l->rank == 0)
+        return;
+    printf("  adapters    rank %lld, alpha %g, of %s; biases %s\n", (long long)l->rank, l->alpha,
+           lora_write_targets(l->targets, targets), l->trains_bias ? "trained" : "the base's");
+    if (base->dir[0] != 0)
+        printf("  base        %s, of hash %016llx\n", base->dir, (unsigned long long)base->hash);
+    else
+        printf("  base        fresh weights of seed %llu\n", (unsigned long long)base->seed);
+}
+
 static void table(const struct found *f)
 {
     const struct gpt_config *m = &f->info.model;
     printf("%s\n", f->dir);
-    printf("  model       %lld parameters; %lld layers, %lld heads, width %lld, context %lld, "
+    printf("  model       %lld parameters%s; %lld layers, %lld heads, width %lld, context %lld, "
            "vocabulary %lld\n",
-           (long long)f->parameters, (long long)m->layers, (long long)m->heads, (long long)m->width,
-           (long long)m->context, (long long)m->vocab);
+           (long long)f->parameters, m->lora.rank > 0 ? " here, in adapters" : "",
+           (long long)m->layers, (long long)m->heads, (long long)m->width, (long long)m->context,
+           (long long)m->vocab);
     printf("              head %s, %s biases, dropout %g\n", m->tie ? "tied" : "untied",
            m->bias ? "with" : "without", m->dropout);
+    adapter_lines(f);
     printf("  step        %lld\n", (long long)f->info.step);
     printf("  optimizer   %s\n", optimizer_words(f));
     printf("  tokenizer   %s, %d tokens\n", tokenizer_words(f), f->tokenizer.vocab);
@@ -99,7 +117,9 @@ static bool write_json(const struct found *f, const char *path, struct error *e)
         return false;
     json_object(&j, NULL);
     json_text(&j, "dir", f->dir);
-    report_gpt_json(&j, NULL, &f->info.model, f->parameters);
+    report_gpt_json(&j, NULL, &f->info.model, f->parameters, -1);
+    if (f->info.model.lora.rank > 0)
+        json_text(&j, "base", f->info.base.dir);
     json_int(&j, "step", f->info.step);
     json_text(&j, "optimizer", optimizer_words(f));
     json_object(&j, "tokenizer");

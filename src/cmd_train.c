@@ -140,6 +140,8 @@ static bool report(struct training *t, struct error *e)
     if (s->quiet <= 0) {
         fprintf(words(t), "\n");
         report_memory_table(words(t), counts, &outside);
+        if (t->config.sample.tokens > 0)
+            report_cache_line(words(t), r);
     }
     if (s->json == NULL)
         return true;
@@ -154,6 +156,7 @@ static bool report(struct training *t, struct error *e)
     json_real(&j, "tokens_per_second", t->tokens > 0 ? (double)t->tokens / t->seconds : 0);
     report_flops_json(&j, &r->tape);
     report_memory_json(&j, counts, &outside);
+    report_cache_json(&j, r);
     report_process_json(&j, counts->total_peak, t->config.outside_bytes);
     json_int(&j, "peak_resident_bytes", system_peak_resident_bytes());
     json_end(&j);

@@ -17,6 +17,7 @@ int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
+int cmd_merge(int argc, char **argv);
 
 enum { EXIT_OK = 0, EXIT_REFUSED = 1, EXIT_INTERRUPTED = 130 };
 

@@ -43,19 +43,28 @@ bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct
                   dir, dir);
 }
 
+static bool reads_operand(enum config_use use)
+{
+    return use == CONFIG_EVAL || use == CONFIG_GENERATE || use == CONFIG_MERGE;
+}
+
 static bool read_snapshot(struct config *c, struct settings *s, enum config_use use,
                           struct error *e)
 {
     const char *dir = s->resume != NULL ? s->resume : s->init;
-    if (use == CONFIG_EVAL || use == CONFIG_GENERATE)
+    if (reads_operand(use))
         dir = s->operand;
-    if (s->resume != NULL && s->init != NULL)
-        return refuse(e, "--resume and --init both say where weights come from: give one");
     if (dir == NULL)
         return true;
     if (!config_find_snapshot(dir, c->snapshot_dir, e) ||
         !snapshot_read_info(c->snapshot_dir, &c->snapshot, e))
         return false;
+    bool has_adapters = c->snapshot.model.lora.rank > 0;
+    if (s->init != NULL && dir != s->init && !has_adapters)
+        return refuse(e,
+                      "%s%s is a whole model, and --init says where weights come from, too: "
+                      "give one",
+                      s->resume != NULL ? "--resume " : "", dir);
     c->resumes = s->resume != NULL;
     if (c->resumes && strcmp(c->snapshot_dir, dir) == 0 && s->out == s->resume)
         return refuse(e,
@@ -129,6 +138,101 @@ static void override_model(struct gpt_config *m, const struct settings *s)
             m->checkpoint = (enum tape_policy)p;
 }
 
+// ---- adapters --------------------------------------------------------------------------
+
+static bool read_rank(struct lora_config *l, const char *text, struct error *e)
+{
+    char rank[32] = "";
+    size_t length = strcspn(text, ":");
+    if (length < sizeof(rank))
+        memcpy(rank, text, length); // the rest is zeros
+    bool ok = text_to_int64(rank, &l->rank) && l->rank >= 0;
+    l->alpha = (double)l->rank;
+    if (ok && text[length] == ':')
+        ok = text_to_double(text + length + 1, &l->alpha);
+    return ok || refuse(e, "--lora %.100s: expected a rank, or rank:alpha, as 8 or 8:16", text);
+}
+
+// An unset option says nothing about what a snapshot holds.
+static bool choose_adapters(struct config *c, const struct settings *s, struct error *e)
+{
+    struct lora_config *l = &c->model.lora;
+    const struct lora_config held = *l;
+    if (s->lora != NULL && !read_rank(l, s->lora, e))
+        return false;
+    if (l->rank == 0 && (s->lora_targets != NULL || s->lora_bias != NULL) && s->lora == NULL)
+        return refuse(e, "--%s is of adapters: add --lora R",
+                      s->lora_targets != NULL ? "lora-targets" : "lora-bias");
+    if (held.rank == 0)
+        l->targets = LORA_QKV;
+    if (s->lora_targets != NULL && !lora_read_targets(s->lora_targets, &l->targets, e))
+        return false;
+    if (s->lora_bias != NULL)
+        l->trains_bias = strcmp(s->lora_bias, "all") == 0;
+    if (l->rank == 0)
+        *l = (struct lora_config){.rank = 0};
+    struct error inner;
+    if (held.rank > 0 && !lora_same(&held, l, &inner))
+        return refuse(e, "%s holds other adapters: %s; `memtape merge` makes a model of them",
+                      c->snapshot_dir, inner.text);
+    if (l->rank > 0 && held.rank == 0 && c->resumes)
+        return refuse(e,
+                      "--resume %s goes on with what it trained, all weights: for --lora, start "
+                      "anew from --init",
+                      s->resume);
+    return true;
+}
+
+static bool check_base(const struct config *c, const char *dir, struct error *e)
+{
+    static struct snapshot_info info; // large
+    struct error inner;
+    if (!snapshot_read_info(dir, &info, e))
+        return false;
+    if (info.model.lora.rank > 0)
+        return refuse(e, "%s holds adapters, no base: `memtape merge` makes a model of them", dir);
+    return snapshot_same_model(&info.model, &c->model, &inner) ||
+           refuse(e, "%s is not the base of %s: %s", dir, c->snapshot_dir, inner.text);
+}
+
+// New adapters: of the snapshot that was given, or of fresh weights. Trained ones: of the base that
+// they name, or that --init names now.
+static bool find_base(struct config *c, const struct settings *s, struct error *e)
+{
+    char dir[CONFIG_PATH_BYTES];
+    bool are_new = c->snapshot.model.lora.rank == 0;
+    if (c->model.lora.rank == 0)
+        return true;
+    if (are_new) {
+        c->base.seed = (uint64_t)int_or(s->seed, 1);
+        if (c->snapshot_dir[0] != 0 && !snapshot_find_base(c->snapshot_dir, &c->base, e))
+            return false;
+        c->snapshot_dir[0] = 0; // no adapters there
+        return true;
+    }
+    const struct snapshot_base *named = &c->snapshot.base;
+    bool is_given = s->init != NULL && (s->resume != NULL || s->operand != NULL);
+    const char *at = is_given ? s->init : named->dir;
+    c->base = *named;
+    if (!is_given && named->dir[0] == 0)
+        return true;
+    struct error inner;
+    if (!config_find_snapshot(at, dir, &inner))
+        return refuse(e, "the base of %s is missing: %.500s; --init DIR says where it is",
+                      c->snapshot_dir, inner.text);
+    if (!check_base(c, dir, e) || !snapshot_find_base(dir, &c->base, e))
+        return false;
+    return c->base.hash == named->hash ||
+           refuse(
+               e,
+               "%s is not the base that %s was trained on: its weights hash to %016llx, expected "
+               "%016llx",
+               dir, c->snapshot_dir, (unsigned long long)c->base.hash,
+               (unsigned long long)named->hash);
+}
+
+// ---- budgets ---------------------------------------------------------------------------
+
 static bool read_bytes(const char *name, const char *text, int64_t *bytes, struct error *e)
 {
     *bytes = 0;
@@ -181,7 +285,7 @@ static bool open_data(struct config *c, const struct settings *s, enum config_us
                       struct error *e)
 {
     struct tokenizer fixed;
-    bool has_tokenizer = c->snapshot_dir[0] != 0 && c->snapshot.tokenizer[0] != 0;
+    bool has_tokenizer = c->snapshot.tokenizer[0] != 0;
     if (has_tokenizer && !tokenizer_from_text(&fixed, c->snapshot.tokenizer, e))
         return false;
     if (use == CONFIG_GENERATE) {
@@ -267,10 +371,12 @@ static void choose_training(struct config *c, const struct settings *s)
 
 static void choose_sample(struct config *c, const struct settings *s)
 {
-    c->sample = (struct generate_config){.tokens = int_or(s->sample, 200),
+    int64_t tokens = int_or(s->generate, int_or(s->sample, 200));
+    c->sample = (struct generate_config){.tokens = tokens,
                                          .temperature = real_or(s->temperature, 0.8),
                                          .top_k = int_or(s->top_k, 0),
-                                         .seed = (uint64_t)int_or(s->seed, 1)};
+                                         .seed = (uint64_t)int_or(s->seed, 1),
+                                         .kv_cache = s->kv_cache != 0};
 }
 
 bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e)
@@ -278,10 +384,11 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
     memset(c, 0, sizeof(*c));
     c->threads = (int)int_or(s->threads, blas_max_threads());
     if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e) ||
-        !choose_budget(c, s, e))
+        !choose_adapters(c, s, e) || !find_base(c, s, e) || !choose_budget(c, s, e))
         return false;
-    bool needs_data =
-        use != CONFIG_PLAN || c->model.vocab == 0 || s->data != NULL || s->prompt != NULL;
+    c->freeze = s->freeze;
+    bool needs_data = (use != CONFIG_PLAN && use != CONFIG_MERGE) || c->model.vocab == 0 ||
+                      s->data != NULL || s->prompt != NULL;
     if (needs_data && !open_data(c, s, use, e)) {
         config_close(c); // open, and then refused for its vocabulary
         return false;
@@ -298,6 +405,7 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
         ok = batch_check_validation(&c->data, e);
     if (ok && needs_data)
         ok = encode_prompt(c, s, e);
+    c->prompt_count = int_or(s->prompt_tokens, c->prompt_count);
     if (!ok)
         config_close(c);
     return ok;

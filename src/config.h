@@ -30,11 +30,13 @@ struct config {
     int32_t prompt[CONFIG_PROMPT_MAX];
     int64_t prompt_count;
     char snapshot_dir[CONFIG_PATH_BYTES]; // weights come from there; "" for a fresh start
-    struct snapshot_info snapshot;        // of that
+    struct snapshot_info snapshot;        // of that; of the base for new adapters
+    struct snapshot_base base;            // of adapters
+    const char *freeze;                   // patterns; NULL: none
     bool resumes;                         // and so do optimizer state and step
 };
 
-enum config_use { CONFIG_TRAIN, CONFIG_PLAN, CONFIG_EVAL, CONFIG_GENERATE };
+enum config_use { CONFIG_TRAIN, CONFIG_PLAN, CONFIG_EVAL, CONFIG_GENERATE, CONFIG_MERGE };
 
 // Reads the snapshot and opens the data where the use needs them. May fill in s (a run that is
 // resumed brings its options). On success config_close gives back what is held.

@@ -43,7 +43,7 @@ const char *describe_gradient(const struct op *o)
                                        [GRAD_PASSES] = "passed on",
                                        [GRAD_FROM_SAVED] = "in place of saved",
                                        [GRAD_IS_VIEW] = "part of its base's"};
-    return word[o->grad];
+    return o->forward_only ? "none: inference" : word[o->grad];
 }
 
 char *describe_shape(int dim_count, const int64_t *dim, char out[DESCRIBE_BYTES])

@@ -60,12 +60,17 @@ static void add_states(struct explain *x, const struct run *r)
                                                           .rule_bytes = RULES_MIXED_BYTES * params,
                                                           .has_exact = true,
                                                           .exact_bytes = exact});
+    int64_t trained = params_trainable(&r->gpt.params);
+    bool is_frozen = trained < params_count(&r->gpt.params);
     bool is_sum = exact == RULES_FP32_BYTES * params_count(&r->gpt.params);
     because(sum, "%s",
             !is_sum ? "The formula is of Adam in mixed precision, 2 + 2 + 4 + 8."
             : now[LEDGER_MASTER_WEIGHTS] > 0
                 ? "As the formula says."
                 : "Adam in 32 bits: the same sum from other parts, 4 + 4 + 0 + 8.");
+    if (is_frozen)
+        because(sum, "What is frozen has weights alone; %lld numbers are trained.",
+                (long long)trained);
     for (int i = 0; i < RULES_PART_COUNT; i++) {
         struct explain_row *row =
             add(x, (struct explain_row){.name = parts[i].name,
@@ -78,6 +83,8 @@ static void add_states(struct explain *x, const struct run *r)
         because(row, "%s",
                 (double)row->exact_bytes == row->rule_bytes ? "As the formula says."
                                                             : parts[i].why);
+        if (is_frozen && i != RULES_WEIGHTS)
+            because(row, "What is frozen has none: %lld numbers are trained.", (long long)trained);
     }
 }
 
@@ -210,8 +217,11 @@ static void add_kv(struct explain *x, const struct run *r)
                                                           .rule_bytes = token * (double)m->context,
                                                           .has_exact = true,
                                                           .exact_bytes = exact});
-    because(row, "%.0f a token, times a context of %lld. This plan's sample keeps %s.", token,
-            (long long)m->context, exact > 0 ? "them in 32 bits" : "none");
+    because(
+        row,
+        "%.0f a token in 16 bits, times a context of %lld. This plan's sample keeps %lld, in %s.",
+        token, (long long)m->context, (long long)r->generate.cache_tokens,
+        dtype_name(r->tape.activation_dtype));
 }
 
 bool explain_make(struct explain *x, const struct run *r, int64_t shards, struct error *e)

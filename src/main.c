@@ -23,6 +23,7 @@ static const struct {
     {"tape", cmd_tape, "the nodes of one training step, in order"},
     {"ops", cmd_ops, "all ops: formula, what backward needs, what is kept"},
     {"info", cmd_info, "what a snapshot holds"},
+    {"merge", cmd_merge, "adapters and their base as one model"},
     {"check", cmd_check, "the laws of exactness, on a configuration of yours"},
     {"bench", cmd_bench, "training rate against the BLAS's own"},
 };

@@ -67,6 +67,11 @@ static const struct option options[] = {
            "what blocks recompute in backward (default none)"),
     CHOICE("segments", segments, MODEL, "block|half",
            "what a checkpoint segment is: a block, or its attention and its MLP (default block)"),
+    TEXT("lora", lora, MODEL, "R[:ALPHA]",
+         "train adapters of rank R and scale ALPHA / R alone (default ALPHA: R); 0: none"),
+    TEXT("lora-targets", lora_targets, MODEL, "LIST",
+         "what they adapt: q, k, v, qkv, proj, fc, down, head, all (default qkv)"),
+    CHOICE("lora-bias", lora_bias, MODEL, "none|all", "biases trained beside them (default none)"),
     TEXT("activation-budget", activation_budget, MODEL, "BYTES",
          "for --checkpoint auto: most that activations, their gradients and scratch may hold"),
     TEXT("budget", budget, MODEL | OPTIONS_COMMON, "BYTES",
@@ -94,6 +99,8 @@ static const struct option options[] = {
     REAL("clip", clip, TRAIN, 0, 1e30, "largest norm of the gradient; 0: no limit (default 1)"),
     CHOICE("optimizer", optimizer, TRAIN, "sgd|momentum|adamw|adamw8bit|lion|adafactor",
            "(default adamw)"),
+    TEXT("freeze", freeze, TRAIN, "PATTERNS",
+         "what is not trained: names as in wte.*,h.0.*, of the shell's kind"),
     INT("seed", seed, TRAIN | OPTIONS_SAMPLE, 0, INT64_C(1) << 53,
         "of all that is random (default 1)"),
     INT("eval-every", eval_every, TRAIN, 0, INT32_MAX,
@@ -106,11 +113,14 @@ static const struct option options[] = {
          "of the sample; 0: the likeliest token (default 0.8)"),
     INT("top-k", top_k, SAMPLE, 0, 1 << 24,
         "only among the k likeliest tokens; 0: all (default 0)"),
+    FLAG("kv-cache", kv_cache, SAMPLE,
+         "the sample keeps keys and values of earlier tokens (default yes)"),
     INT("save-every", save_every, RUN, 0, INT32_MAX,
         "steps between snapshots; 0: at the end only (default 0)"),
-    TEXT("init", init, RUN | OPTIONS_CHECK, "DIR", "start from these weights"),
+    TEXT("init", init, RUN | OPTIONS_CHECK | OPTIONS_BASE, "DIR",
+         "start from these weights; for adapters, their base (default: where it was)"),
     TEXT("save-gradients", save_gradients, RUN, "FILE", "of the first step, as safetensors"),
-    TEXT("out", out, RUN, "DIR", "where snapshot and log go (default: nowhere)"),
+    TEXT("out", out, RUN | OPTIONS_MERGE, "DIR", "where snapshot and log go (default: nowhere)"),
     FLAG("trap-nan", trap_nan, RUN | OPTIONS_EVAL,
          "stop where the first NaN or infinity is made, and say by which op from what"),
     TEXT("resume", resume, RUN, "DIR", "go on where this run stopped, with its options"),
@@ -122,6 +132,10 @@ static const struct option options[] = {
     TEXT("csv", csv, TABLE | OPTIONS_SWEEP, "FILE",
          "rows as comma-separated values; - for standard output"),
     FLAG("explain", explain, PLAN, "textbook formulas beside the exact bytes, and why they differ"),
+    INT("generate", generate, PLAN, 1, INT32_MAX,
+        "no training: what generating so many tokens would hold"),
+    INT("prompt-tokens", prompt_tokens, PLAN, 1, 1 << 16,
+        "for --generate: length of the prompt (default 1, or --prompt's)"),
     TEXT("params", params, PLAN, "COUNT",
          "no model: the states of 1B, 350M or 7.5e9 parameters, by the rule of thumb"),
     INT("shards", shards, PLAN, 1, 1 << 20,
@@ -191,7 +205,7 @@ bool options_find(unsigned groups, const char *name, size_t length, struct optio
     if (o == NULL)
         return false;
     bool is_long = o->kind == OPTION_TEXT && !o->is_choice && strcmp(o->value, "NAME") != 0 &&
-                   strcmp(o->value, "BYTES") != 0;
+                   strcmp(o->value, "BYTES") != 0 && strcmp(o->value, "R[:ALPHA]") != 0;
     *form = (struct option_form){.kind = o->kind, .is_word = !is_long};
     return true;
 }

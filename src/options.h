@@ -22,6 +22,8 @@ enum option_group {     // which commands take it
     OPTIONS_FIT = 1024,
     OPTIONS_PLAN = 2048,
     OPTIONS_CHECK = 4096,
+    OPTIONS_BASE = 8192, // what reads adapters
+    OPTIONS_MERGE = 16384,
 };
 
 enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
@@ -40,13 +42,15 @@ struct settings {
     const char *allow;
     const char *loss, *precision, *grad_precision, *activation_precision;
     const char *params;
+    const char *lora, *lora_targets, *lora_bias, *freeze;
     int64_t layers, heads, width, context, vocab;
     int64_t batch, micro_batch, seq, steps, warmup, decay_steps, seed, threads;
     int64_t eval_every, eval_batches, save_every, sample, top_k, top, shards, slopes;
+    int64_t generate, prompt_tokens;
     double dropout, lr, min_lr, weight_decay, beta1, beta2, clip, temperature;
     double ignore, tolerance;
     int force, bias, tie, quiet, help, run, cache, explain, naive, empty_micro_batch, verbose;
-    int trap_nan;
+    int trap_nan, kv_cache;
     const char *command;                // its name, for messages
     const char *operand;                // the argument that is no option: a snapshot
     char values[SETTINGS_VALUES_BYTES]; // of text options that a file gave

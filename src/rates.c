@@ -11,7 +11,7 @@
 
 double rates_seconds(const struct rates *r, const struct cost *cost, enum optimizer_kind optimizer)
 {
-    double seconds = (double)cost->params * r->update_seconds[optimizer];
+    double seconds = (double)cost->trained * r->update_seconds[optimizer];
     for (int k = 0; k < COST_COUNT; k++)
         seconds += (double)cost->flops[k] / r->flops_per_second[k];
     return seconds + (double)cost->calls * r->call_seconds;

@@ -69,12 +69,28 @@ void report_process_line(FILE *f, int64_t arena_bytes, int64_t outside_bytes)
     fprintf(f, ".\n");
 }
 
-void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params)
+static void report_lora_json(struct json *j, const struct lora_config *l)
+{
+    char targets[LORA_TARGETS_BYTES];
+    if (l->rank == 0)
+        return;
+    json_object(j, "lora");
+    json_int(j, "rank", l->rank);
+    json_real(j, "alpha", l->alpha);
+    json_text(j, "targets", lora_write_targets(l->targets, targets));
+    json_text(j, "bias", l->trains_bias ? "all" : "none");
+    json_end(j);
+}
+
+void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params,
+                     int64_t trainable)
 {
     json_object(j, "model");
     if (name != NULL)
         json_text(j, "name", name);
     json_int(j, "params", params);
+    if (trainable >= 0)
+        json_int(j, "trainable_params", trainable);
     json_int(j, "layers", m->layers);
     json_int(j, "heads", m->heads);
     json_int(j, "width", m->width);
@@ -85,12 +101,14 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
     json_real(j, "dropout", m->dropout);
     json_text(j, "attention", gpt_attention_name(m->attention));
     json_text(j, "checkpoint", tape_policy_name(m->checkpoint));
+    report_lora_json(j, &m->lora);
     json_end(j);
 }
 
 void report_model_json(struct json *j, const struct config *c, const struct gpt *g)
 {
-    report_gpt_json(j, c->model_name, &c->model, params_count(&g->params));
+    report_gpt_json(j, c->model_name, &c->model, params_count(&g->params),
+                    params_trainable(&g->params));
 }
 
 void report_flops_json(struct json *j, const struct tape *t)
@@ -104,12 +122,50 @@ void report_flops_json(struct json *j, const struct tape *t)
 void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
 {
     const struct gpt_config *m = &c->model;
+    int64_t params = params_count(&g->params), trainable = params_trainable(&g->params);
+    char trains[64] = "";
+    if (trainable < params)
+        snprintf(trains, sizeof(trains), ", %lld of them trained", (long long)trainable);
     fprintf(f,
-            "%s: %lld parameters; %lld layers, %lld heads, width %lld, context %lld, vocabulary "
+            "%s: %lld parameters%s; %lld layers, %lld heads, width %lld, context %lld, vocabulary "
             "%lld, head %s\n",
-            c->model_name, (long long)params_count(&g->params), (long long)m->layers,
-            (long long)m->heads, (long long)m->width, (long long)m->context, (long long)m->vocab,
+            c->model_name, (long long)params, trains, (long long)m->layers, (long long)m->heads,
+            (long long)m->width, (long long)m->context, (long long)m->vocab,
             m->tie ? "tied" : "untied");
+}
+
+// What was held, divided by the tokens that there was room for.
+static int64_t cache_token_bytes(const struct run *r)
+{
+    int64_t tokens = r->generate.cache_tokens;
+    return tokens > 0 ? r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE] / tokens : 0;
+}
+
+void report_cache_json(struct json *j, const struct run *r)
+{
+    json_object(j, "kv_cache");
+    json_int(j, "bytes", r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE]);
+    json_int(j, "tokens", r->generate.cache_tokens);
+    json_int(j, "bytes_per_token", cache_token_bytes(r));
+    json_text(j, "dtype", dtype_name(r->tape.activation_dtype));
+    json_end(j);
+}
+
+void report_cache_line(FILE *f, const struct run *r)
+{
+    const struct gpt_config *m = &r->config->model;
+    char readable[TEXT_NUMBER_BYTES];
+    int64_t bytes = r->tape.arena.ledger.counts.peak[LEDGER_KV_CACHE];
+    if (bytes == 0) {
+        fprintf(f, "No cache of keys and values: the whole window is computed for each token.\n");
+        return;
+    }
+    fprintf(f,
+            "Keys and values: %lld bytes (%s) for %lld tokens, %lld a token: 2 x %lld layers x "
+            "width %lld, in %s.\n",
+            (long long)bytes, text_from_bytes(bytes, readable), (long long)r->generate.cache_tokens,
+            (long long)cache_token_bytes(r), (long long)m->layers, (long long)m->width,
+            dtype_name(r->tape.activation_dtype));
 }
 
 static void table_row(FILE *f, const char *name, int64_t at_peak, int64_t total, int64_t peak,

@@ -22,8 +22,13 @@ void report_memory_json(struct json *j, const struct ledger_counts *c,
                         const struct report_outside *outside);
 void report_model_json(struct json *j, const struct config *c, const struct gpt *g);
 // The same of a model that is not there. name: NULL if not known; params: elements of all weights.
-void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params);
+void report_gpt_json(struct json *j, const char *name, const struct gpt_config *m, int64_t params,
+                     int64_t trainable);
 void report_flops_json(struct json *j, const struct tape *t);
+
+// The cache of keys and values of the text that r has generated, or would. "kv_cache".
+void report_cache_json(struct json *j, const struct run *r);
+void report_cache_line(FILE *f, const struct run *r);
 
 void report_memory_table(FILE *f, const struct ledger_counts *c,
                          const struct report_outside *outside);

@@ -12,15 +12,29 @@ bool run_trains(const struct run *r)
     return r->use == CONFIG_TRAIN || r->use == CONFIG_PLAN;
 }
 
-static void make_model(struct run *r, struct tape *t)
+// What no file brings.
+static void start_weights(struct run *r, struct tape *t)
+{
+    const struct config *c = r->config;
+    struct param_list *l = &r->gpt.params;
+    bool adapts = c->model.lora.rank > 0;
+    if (adapts ? c->base.dir[0] == 0 : c->snapshot_dir[0] == 0)
+        params_start(l, t, adapts ? c->base.seed : c->step.seed);
+    else if (adapts)
+        params_start_adapters(l, t, c->step.seed);
+}
+
+static bool make_model(struct run *r, struct tape *t, struct error *e)
 {
     const struct config *c = r->config;
     gpt_init(&r->gpt, t, &c->model);
-    if (r->use != CONFIG_GENERATE)
+    if (run_trains(r) && c->freeze != NULL && !params_freeze(&r->gpt.params, c->freeze, e))
+        return false;
+    if (r->use != CONFIG_GENERATE && r->use != CONFIG_MERGE)
         step_init(&r->step, t, &r->gpt, &c->step, run_trains(r));
-    if (c->snapshot_dir[0] == 0)
-        params_start(&r->gpt.params, t, c->step.seed);
+    start_weights(r, t);
     r->step.config.is_sketch = tape_is_dry(t) && !c->lists_all;
+    return true;
 }
 
 // A batch is one of training's, in as many forwards: --micro-batch changes nothing but memory.
@@ -51,15 +65,16 @@ static bool measured_calls(struct tape *t, void *user, struct error *e)
     struct step_result result;
     bool trains = run_trains(r);
     t->arena.ledger.limit_bytes = c->budget_bytes;
-    make_model(r, t);
+    if (!make_model(r, t, e))
+        return false;
     if (r->calls != NULL)
         return r->calls(r, r->calls_user, e);
     bool validates = r->use == CONFIG_EVAL || (trains && c->eval_every > 0);
     if (validates && !validate_batch(r, 0, &loss, &counted, e))
         return false;
     if (c->sample.tokens > 0 && r->use != CONFIG_EVAL) {
-        generate_init(&r->generate, t, &r->gpt, &c->sample);
-        generate_longest(&r->generate, t, c->prompt_count);
+        generate_init(&r->generate, t, &r->gpt, &c->sample, c->prompt_count);
+        generate_longest(&r->generate, t);
         generate_close(&r->generate, t);
     }
     if (!trains)
@@ -87,6 +102,8 @@ bool run_measure(struct run *r, const struct config *c, enum config_use use, str
 static bool load_snapshot(struct run *r, struct error *e)
 {
     const struct config *c = r->config;
+    if (c->base.dir[0] != 0 && !snapshot_read_base(c->base.dir, &r->gpt.params, e))
+        return false;
     if (c->snapshot_dir[0] == 0)
         return true;
     if (!snapshot_read_weights(c->snapshot_dir, &r->gpt.params, e))
@@ -105,8 +122,7 @@ bool run_reserve(struct run *r, struct error *e)
         return false;
     r->tape.arena.on_full = r->on_full;
     arena_touch(&r->tape.arena);
-    make_model(r, &r->tape);
-    if (load_snapshot(r, e))
+    if (make_model(r, &r->tape, e) && load_snapshot(r, e))
         return true;
     run_close(r);
     return false;
@@ -117,15 +133,16 @@ bool run_open(struct run *r, const struct config *c, enum config_use use, struct
     return run_measure(r, c, use, e) && run_reserve(r, e);
 }
 
-bool run_open_for(struct run *r, const struct config *c, run_calls_fn *calls, void *user,
-                  struct error *e)
+bool run_open_for(struct run *r, const struct config *c, enum config_use use, run_calls_fn *calls,
+                  void *user, struct error *e)
 {
-    return measure(r, c, CONFIG_TRAIN, calls, user, e) && run_reserve(r, e);
+    return measure(r, c, use, calls, user, e) && run_reserve(r, e);
 }
 
 bool run_save(const struct run *r, const char *dir, struct error *e)
 {
-    struct snapshot_info info = {.model = r->config->model, .step = r->step.steps_done};
+    struct snapshot_info info = {
+        .model = r->config->model, .base = r->config->base, .step = r->step.steps_done};
     snprintf(info.optimizer, sizeof(info.optimizer), "%s",
              optimizer_name(r->config->step.optimizer.kind));
     tokenizer_to_text(&r->config->data.tokenizer, info.tokenizer);
@@ -159,8 +176,8 @@ void run_sample(struct run *r, struct run_text text)
     char bytes[TOKENIZER_TOKEN_BYTES];
     if (c->sample.tokens < 1)
         return;
-    generate_init(&r->generate, &r->tape, &r->gpt, &c->sample);
-    generate_prompt(&r->generate, &r->tape, c->prompt, c->prompt_count);
+    generate_init(&r->generate, &r->tape, &r->gpt, &c->sample, c->prompt_count);
+    generate_prompt(&r->generate, &r->tape, c->prompt);
     for (int64_t i = 0; i < c->sample.tokens; i++) {
         int32_t id = generate_next(&r->generate, &r->tape);
         if (text.out != NULL && id < k->vocab) // a model may know more tokens than its text had

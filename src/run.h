@@ -39,10 +39,11 @@ bool run_reserve(struct run *r, struct error *e);
 bool run_open(struct run *r, const struct config *c, enum config_use use, struct error *e); // both
 void run_close(struct run *r);
 
-// The same for what trains in another way: the plan is of `calls`, with the model, its gradients
-// and its optimizer state made. The caller makes the calls once the run is open.
-bool run_open_for(struct run *r, const struct config *c, run_calls_fn *calls, void *user,
-                  struct error *e);
+// The same for what is used in another way: the plan is of `calls`, with the model made, and its
+// gradients and optimizer state if that use trains. The caller makes the calls once the run is
+// open.
+bool run_open_for(struct run *r, const struct config *c, enum config_use use, run_calls_fn *calls,
+                  void *user, struct error *e);
 
 // What there is now, as a snapshot.
 bool run_save(const struct run *r, const char *dir, struct error *e);

@@ -201,7 +201,7 @@ static void try_sgd(struct search *s)
 static void try_changing(struct search *s, const struct choice *from)
 {
     struct choice choice = *from;
-    bool owns_model = s->config->snapshot_dir[0] == 0;
+    bool owns_model = s->config->snapshot_dir[0] == 0 && s->config->base.dir[0] == 0;
     if (s->count < SUGGESTIONS && from->optimizer != OPTIMIZER_SGD && !s->config->resumes)
         try_sgd(s);
     if (s->count < SUGGESTIONS)

@@ -56,8 +56,10 @@ struct tensor *tape_segment_end(struct tape *t, struct tensor *y)
     s->is_replayed = y->wants_grad;
     for (int i = s->first_node; i < s->end_node; i++)
         for (int j = 0; s->is_replayed && j < t->node[i].in_count; j++)
-            if (is_outside(s, t->node[i].in[j]))
-                t->node[i].in[j]->holders++; // a replay reads it, also where no gradient goes
+            if (is_outside(s, t->node[i].in[j])) { // a replay reads it
+                tape_call_saved(t, t->node[i].in[j]);
+                t->node[i].in[j]->holders++;
+            }
     hoist(t, y);
     s->in->in_scope = false;
     tape_let_go(t, s->in);

@@ -395,15 +395,31 @@ static struct tensor *taken_input(const struct tape *t, const struct node *n)
     return free && fits && !again ? x : NULL;
 }
 
-static void hold_for_backward(struct node *n)
+// What no gradient flows through is scratch, until a backward holds it: the input of an adapter
+// below which all is frozen.
+void tape_call_saved(struct tape *t, struct tensor *x)
+{
+    if (x->wants_grad || x->holders > 1 || x->is_transient || x->base != NULL || x->data == NULL)
+        return;
+    int made = t->node_count - 1;
+    while (made >= 0 && t->node[made].out != x)
+        made--;
+    struct ledger_label label =
+        tape_label(x, NULL, LEDGER_SAVED_ACTIVATIONS, made >= 0 ? &t->node[made] : NULL);
+    arena_relabel(&t->arena, x->data, &label);
+}
+
+static void hold_for_backward(struct tape *t, struct node *n)
 {
     if (n->out->base != NULL)
         n->out->base->holders++;
     if (!n->out->wants_grad)
         return;
     for (int i = 0; i < n->in_count; i++)
-        if ((n->needs & (1u << i)) && !n->in[i]->is_persistent)
+        if ((n->needs & (1u << i)) && !n->in[i]->is_persistent) {
+            tape_call_saved(t, n->in[i]);
             n->in[i]->holders++;
+        }
     if (n->needs & NEEDS_OUT)
         n->out->holders++;
 }
@@ -504,6 +520,7 @@ struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
                           struct tensor *const in[], const struct op_args *args)
 {
     struct node *n = new_node(t, op, in_count, in);
+    CHECK(!op->forward_only || !n->out->wants_grad);
     if (args != NULL)
         n->args = *args;
     op->infer(t, n);
@@ -516,7 +533,7 @@ struct tensor *tape_apply(struct tape *t, const struct op *op, int in_count,
     if (n->out->base != NULL)
         high = n->out->base->is_transient;
     tape_compute(t, n, high ? ARENA_HIGH : ARENA_LOW, t->arena.ledger.phase);
-    hold_for_backward(n);
+    hold_for_backward(t, n);
     return n->out;
 }
 

@@ -24,6 +24,7 @@ static inline bool tensor_is_missing(struct tensor *x)
 
 // tape.c
 void tape_let_go(struct tape *t, struct tensor *x);
+void tape_call_saved(struct tape *t, struct tensor *x); // before x is held for the first time
 void tape_give_data(struct tape *t, struct tensor *x);
 void tape_give_saved(struct tape *t, struct tensor *x);
 void tape_compute(struct tape *t, struct node *n, enum arena_end end, enum ledger_phase phase);

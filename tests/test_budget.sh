@@ -68,6 +68,15 @@ for command in generate eval; do
     short 1 $command "$@" --budget $((bytes - 1))
     short 5000 $command "$@" --budget $((bytes - 5000))
 done
+# The same for a plan of a text, which has no snapshot.
+"$memtape" plan --model tiny --vocab 40 --generate 30 --quiet --json "$dir/held.json" || fail 'plan --generate'
+text_bytes=$(value "$dir/held.json" memory.peak_bytes)
+"$memtape" plan --model tiny --vocab 40 --generate 30 --budget "$text_bytes" --quiet || fail 'plan --generate refuses what fits'
+short 2000 plan --model tiny --vocab 40 --generate 30 --budget $((text_bytes - 2000))
+grep -q '^    --generate [1-9][0-9]* .* a shorter text$' "$dir/said" || fail "no shorter text: $(cat "$dir/said")"
+shorter=$(sed -n 's/^ *\(--generate [0-9]*\) .*/\1/p' "$dir/said" | head -n 1)
+"$memtape" plan --model tiny --vocab 40 $shorter --budget $((text_bytes - 2000)) --quiet ||
+    fail 'the shorter text does not fit'
 short 5000 eval "$dir/whole" --data "$text" --budget $((bytes - 5000))
 "$memtape" eval "$dir/whole" --data "$text" --quiet $(suggested keep | head -n 1) \
     --budget $((bytes - 5000)) >"$dir/log" 2>&1 || fail "eval: its suggestion does not run: $(cat "$dir/said" "$dir/log")"

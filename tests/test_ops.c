@@ -141,11 +141,13 @@ static void embedding_values(void **state)
     open_params(2, (int[]){2, 2}, (int64_t[][DIM_MAX]){{V, C}, {T + 1, C}}, 0);
     struct tensor *y = op_embedding(&tape, &p[0], &p[1], ids, NULL, B, T);
     struct tensor *bare = op_embedding(&tape, &p[0], NULL, ids, NULL, B, T);
+    struct tensor *late = op_embedding_at(&tape, &p[0], &p[1], ids, NULL, B, T, 1);
     for (int i = 0; i < B * T; i++)
         for (int j = 0; j < C; j++) {
             real token = p[0].data[ids[i] * C + j];
             assert_true(y->data[i * C + j] == token + p[1].data[i % T * C + j]);
             assert_true(bare->data[i * C + j] == token);
+            assert_true(late->data[i * C + j] == token + p[1].data[(i % T + 1) * C + j]);
         }
     close_params();
 }
@@ -276,7 +278,7 @@ static void attention_is_the_composition(void **state)
 
 // ---- no bit depends on threads, or on the split into micro-batches ----
 
-enum { NET_B = 5, NET_T = 70, NET_C = 48, NET_V = 83, NET_PARAMS = 14 };
+enum { NET_B = 5, NET_T = 70, NET_C = 48, NET_V = 83, NET_RANK = 5, NET_PARAMS = 16 };
 
 struct net {
     struct tensor p[NET_PARAMS];
@@ -284,9 +286,10 @@ struct net {
 };
 
 static const int64_t net_dim[NET_PARAMS][2] = {
-    {NET_V, NET_C}, {NET_T, NET_C}, {NET_C, 0},         {NET_C, 0},     {3 * NET_C, NET_C},
-    {3 * NET_C, 0}, {NET_C, NET_C}, {2 * NET_C, NET_C}, {2 * NET_C, 0}, {NET_C, 2 * NET_C},
-    {NET_C, 0},     {NET_V, NET_C}, {NET_C, 0},         {NET_C, NET_C},
+    {NET_V, NET_C},     {NET_T, NET_C},     {NET_C, 0},        {NET_C, 0},
+    {3 * NET_C, NET_C}, {3 * NET_C, 0},     {NET_C, NET_C},    {2 * NET_C, NET_C},
+    {2 * NET_C, 0},     {NET_C, 2 * NET_C}, {NET_C, 0},        {NET_V, NET_C},
+    {NET_C, 0},         {NET_C, NET_C},     {NET_RANK, NET_C}, {NET_C, NET_RANK},
 };
 
 static struct net net;
@@ -295,6 +298,7 @@ static struct tensor *net_block(struct tape *t, struct tensor *x, bool by_tiles)
 {
     struct tensor *n = op_layernorm(t, x, &net.p[2], &net.p[3]);
     struct tensor *qkv = op_linear(t, n, &net.p[4], &net.p[5]);
+    qkv = op_lora(t, qkv, op_linear(t, n, &net.p[14], NULL), &net.p[15], NET_C, 0.5);
     struct tensor *a = by_tiles ? op_attention(t, qkv, 4, 0.2, 8) : written_out(t, qkv, 4, 0.2, 8);
     x = op_add(t, x, op_dropout(t, op_linear(t, a, &net.p[6], NULL), 0.1, 9));
     n = op_layernorm(t, x, &net.p[12], NULL);

@@ -146,6 +146,60 @@ confirms '--batch 2 --seq 8 --attention naive --layers 2' '--batch 4' '--seq 16'
 plan json --model gpt3 --batch 1600 --micro-batch 1 --checkpoint full
 is 'a batch that 64 bits of FLOPs do not hold' "$(finding double_batch)" ''
 
+# ---- generation: weights, keys and values, and nothing of a training ----
+
+cache() { # tokens, bytes a token; of $dir/text
+    is 'tokens in the cache' "$(value "$dir/text" kv_cache.tokens)" "$1"
+    is 'bytes a token' "$(value "$dir/text" kv_cache.bytes_per_token)" "$2"
+    is 'bytes of keys and values' "$(value "$dir/text" memory.categories.kv_cache.at_peak)" $(($1 * $2))
+    for category in gradients optimizer_state saved_activations activation_gradients; do
+        is "$category of a generation" "$(value "$dir/text" memory.categories.$category.peak)" 0
+    done
+}
+plan text --model gpt2 --generate 1023
+cache 1024 73728
+is 'its weights' "$(value "$dir/text" memory.categories.weights.at_peak)" $((4 * 124439808))
+grep -q '^Keys and values: 75497472 bytes .* 73728 a token: 2 x 12 layers x width 768, in f32' "$dir/table" ||
+    fail 'plan --generate does not say what the cache holds'
+grep -q '^FLOPs\|^\* ' "$dir/table" && fail 'plan --generate speaks of a training'
+plan text --model gpt2 --generate 10 --prompt-tokens 300
+cache 310 73728
+plan text --model gpt2 --generate 100000 --prompt-tokens 5000
+cache 1024 73728
+plan text --model gpt3 --generate 2047
+cache 2048 9437184
+plan text --model gpt3 --generate 2047 --precision bf16
+cache 2048 4718592
+is 'its weights' "$(value "$dir/text" memory.categories.weights.at_peak)" $((2 * 174604259328))
+plan text --model gpt3-13b --generate 2047 --precision bf16 # as OPT 13B: 40 layers of 5120
+cache 2048 819200
+plan text --model gpt3-13b --generate 7 --prompt 'cats '
+cache 12 1638400
+plan text --model gpt2 --generate 1023 --no-kv-cache
+is 'a cache that is not wanted' "$(value "$dir/text" memory.categories.kv_cache.peak)" 0
+grep -q '^No cache of keys and values' "$dir/table" || fail 'no word of no cache'
+
+# What a run holds is what was planned, in every category.
+for attention in tiled naive; do
+    model="$small --attention $attention"
+    run train --data "$text" $model --steps 1 --out "$dir/out" --quiet
+    for options in '--sample-tokens 1' '--sample-tokens 9 --top-k 3 --threads 1' \
+        '--sample-tokens 40 --temperature 0' '--sample-tokens 40 --no-kv-cache'; do
+        run generate "$dir/out" --prompt 'cats ' $options --quiet --json "$dir/made"
+        options=$(echo "$options" | sed 's/--sample-tokens/--generate/')
+        plan text --data "$text" $model --prompt-tokens 5 $options
+        memory_of "$dir/made" >"$dir/made.memory"
+        memory_of "$dir/text" >"$dir/text.memory"
+        diff "$dir/made.memory" "$dir/text.memory" >"$dir/diff" ||
+            fail "$attention, $options: run (<) and plan (>): $(cat "$dir/diff")"
+        for key in bytes tokens bytes_per_token; do
+            is "$attention, $options: $key" "$(value "$dir/made" kv_cache.$key)" \
+                "$(value "$dir/text" kv_cache.$key)"
+        done
+    done
+    rm -r "$dir/out"
+done
+
 # ---- states by the rule of thumb ----
 
 "$memtape" plan --params 1B >"$dir/table" || fail 'plan --params 1B'
@@ -220,6 +274,14 @@ refused 'leave out --model gpt2' -- --params 1B --model gpt2
 refused 'leave out --explain' -- --params 1B --explain
 refused '--shards is for' -- --shards 4
 refused '--shards 0' -- --params 1B --shards 0
+refused '--generate 0: expected' -- --generate 0
+refused 'leave out --batch 4' -- --generate 5 --batch 4
+refused 'leave out --explain' -- --generate 5 --explain
+refused 'leave out --checkpoint auto' -- --generate 5 --checkpoint auto --budget 1GB
+refused 'leave out --generate' -- --params 1B --generate 5
+refused '--prompt-tokens is for --generate' -- --prompt-tokens 5
+refused 'give one' -- --generate 5 --sample-tokens 5
+refused 'give one' -- --generate 5 --prompt a --prompt-tokens 5
 refused '--budget 8 apples' -- --budget '8 apples'
 refused '--budget 0' -- --budget 0
 refused '--budget -1GB' -- --budget=-1GB

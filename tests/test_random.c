@@ -2,7 +2,8 @@
 // to the byte, the arena is reserved and filled exactly, and nothing but what stays is left.
 //
 // Configurations are drawn from a seed: sizes, micro-batches that do not divide the batch, dropout,
-// attention, policies, optimizers. A slice of them in make test, 500 in make test-long.
+// attention, policies, optimizers, adapters, what is frozen. A slice of them in make test, 500 in
+// make test-long.
 #include "src/auto.h"
 #include "src/run.h"
 #include "tape/rng.h"
@@ -66,12 +67,31 @@ static void draw_settings(uint64_t key)
     set_int("sample-tokens", draw(key, 10, 0, 30));
     set_int("top-k", draw(key, 11, 0, 9));
     set("tie", one_of(key, 12, 2, yes_no));
+    set("kv-cache", one_of(key, 19, 2, yes_no));
     set("bias", one_of(key, 13, 2, yes_no));
     set("attention", one_of(key, 14, 2, attention));
     set("checkpoint", one_of(key, 15, 4, policy));
     set("segments", one_of(key, 16, 2, segments));
     set("optimizer", one_of(key, 17, 6, optimizer));
     set("dropout", one_of(key, 18, 4, dropout));
+}
+
+// Adapters for half of them, and patterns for a few; from a key of their own, so that what was
+// drawn before stays what it was.
+static void draw_frozen(uint64_t key)
+{
+    static const char *const targets[] = {"q",    "q,v", "qkv",  "proj,down", "fc",
+                                          "head", "all", "k,fc", "all,head"};
+    static const char *const bias[] = {"none", "all"};
+    static const char *const patterns[] = {"wte.*", "wpe.*,h.0.*", "h.*.c_fc.weight", "ln_f.*"};
+    int64_t which = draw(key, 0, 0, 9);
+    if (which < 5) {
+        set_int("lora", draw(key, 1, 1, settings.width < 8 ? settings.width : 8));
+        set("lora-targets", one_of(key, 2, COUNT_OF(targets), targets));
+        set("lora-bias", one_of(key, 3, COUNT_OF(bias), bias));
+    } else if (which < 7) {
+        set("freeze", one_of(key, 4, COUNT_OF(patterns), patterns));
+    }
 }
 
 static void ignore_text(void *user, const char *text, int64_t bytes)
@@ -101,8 +121,11 @@ static void train(struct run *r)
 static void compare(int number_of, const struct ledger_counts *plan,
                     const struct ledger_counts *run)
 {
+    // A plan validates first, a run last: of two phases as high as each other each names its first.
+    bool ties = plan->peak_phase != run->peak_phase &&
+                plan->phase_peak[plan->peak_phase] == plan->phase_peak[run->peak_phase];
     for (int i = 0; i < LEDGER_CATEGORY_COUNT; i++)
-        if (plan->peak[i] != run->peak[i] || plan->at_peak[i] != run->at_peak[i])
+        if (plan->peak[i] != run->peak[i] || (!ties && plan->at_peak[i] != run->at_peak[i]))
             fail_msg("configuration %d: %s planned %lld (%lld at the peak), held %lld (%lld)",
                      number_of, ledger_category_name((enum ledger_category)i),
                      (long long)plan->peak[i], (long long)plan->at_peak[i], (long long)run->peak[i],
@@ -112,8 +135,10 @@ static void compare(int number_of, const struct ledger_counts *plan,
             fail_msg("configuration %d: %s planned %lld, held %lld", number_of,
                      ledger_phase_name((enum ledger_phase)i), (long long)plan->phase_peak[i],
                      (long long)run->phase_peak[i]);
-    assert_string_equal(plan->peak_name, run->peak_name);
-    assert_int_equal(plan->peak_phase, run->peak_phase);
+    if (!ties) {
+        assert_string_equal(plan->peak_name, run->peak_name);
+        assert_int_equal(plan->peak_phase, run->peak_phase);
+    }
     assert_int_equal(plan->kept_bytes, run->kept_bytes);
 }
 
@@ -121,6 +146,7 @@ static void try_one(int number_of)
 {
     struct error e;
     draw_settings(rng_key(rng_key(20, RNG_TEST), (uint64_t)number_of));
+    draw_frozen(rng_key(rng_key(21, RNG_TEST), (uint64_t)number_of));
     if (!config_build(&config, &settings, CONFIG_TRAIN, &e))
         fail_msg("configuration %d: %s", number_of, e.text);
     assert_true(run_measure(&planned, &config, CONFIG_TRAIN, &e));

@@ -410,6 +410,85 @@ static void odd_metadata_is_refused_by_key(void **state)
     remove_snapshot(dir);
 }
 
+// Of adapters: alone in the file, with all that their metadata say.
+static void write_adapters(const char *dir, struct model *x, struct snapshot_info *info)
+{
+    struct error e;
+    *info = info_of(3, "adamw");
+    info->model.lora = (struct lora_config){
+        .rank = 2, .alpha = 0.1, .targets = LORA_Q | LORA_HEAD, .trains_bias = true};
+    info->base =
+        (struct snapshot_base){.dir = "/a 'b'/\xc3\xbc", .seed = 9, .hash = UINT64_MAX - 4};
+    model_init(x, 0, 5, true);
+    x->param[0].is_left_out = true;
+    x->param[0].state[0].data = x->param[0].state[1].data = NULL;
+    model_fill(x, 3);
+    ASSERT_OK(snapshot_write(dir, info, &x->list, &e), e);
+}
+
+static void adapters_name_their_base(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *a, *b;
+    } odd[] = {
+        {"lora_rank", "-1", "metadata lora_rank: got '-1'", "at least 0"},
+        {"lora_rank", "5", "model.safetensors'", "rank 5: expected 1 to width 4"},
+        {"lora_rank", "99999999999999999999", "metadata lora_rank", "whole number"},
+        {"lora_alpha", "x", "metadata lora_alpha: got 'x'", "a number"},
+        {"lora_alpha", "nan", "model.safetensors'", "nan"},
+        {"lora_targets", "q,,v", "metadata lora_targets: got 'q,,v'", "names of linears"},
+        {"lora_targets", NULL, "metadata lora_targets: got none", "names of linears"},
+        {"lora_bias", "some", "metadata lora_bias: got 'some'", "none or all"},
+        {"base", NULL, "metadata base: got none", "text"},
+        {"base_seed", "-3", "metadata base_seed: got '-3'", "whole number"},
+        {"base_hash", "12xy", "metadata base_hash: got '12xy'", "hexadecimal"},
+    };
+    static struct snapshot_info info, got;
+    char dir[PATH_MOST], path[PATH_MOST];
+    struct error e;
+    struct model x;
+    write_adapters(path_of("snap", dir), &x, &info);
+    ASSERT_OK(snapshot_read_info(dir, &got, &e), e);
+    assert_true(lora_same(&got.model.lora, &info.model.lora, &e));
+    assert_string_equal(got.base.dir, info.base.dir);
+    assert_true(got.base.seed == info.base.seed && got.base.hash == info.base.hash);
+    memset(storage[0], 0xff, sizeof(storage[0]));
+    ASSERT_OK(snapshot_read_weights(dir, &x.list, &e), e); // the base's is not looked for
+    x.param[0].is_left_out = false;
+    refused(snapshot_read_weights(dir, &x.list, &e), &e, x.param[0].name, "got none");
+    for (int i = 0; i < COUNT_OF(odd); i++) {
+        write_adapters(dir, &x, &info);
+        rewrite(path_of("snap/model.safetensors", path), odd[i].key, odd[i].value);
+        refused(snapshot_read_info(dir, &info, &e), &e, odd[i].a, odd[i].b);
+    }
+    remove_snapshot(dir);
+}
+
+// What is read as a base: its own bits make the hash, one of them another.
+static void a_hash_tells_bases_apart(void **state)
+{
+    (void)state;
+    static struct snapshot_base first, second;
+    char dir[PATH_MOST];
+    struct error e;
+    struct model x;
+    model_init(&x, 0, 5, true);
+    write_step(path_of("snap", dir), &x, 3, "adamw");
+    ASSERT_OK(snapshot_find_base(dir, &first, &e), e);
+    ASSERT_OK(snapshot_find_base(dir, &second, &e), e);
+    assert_true(first.hash == second.hash && strcmp(first.dir, second.dir) == 0);
+    x.param[1].tensor.data[3] += (real)1e-6;
+    struct snapshot_info info = info_of(3, "adamw");
+    ASSERT_OK(snapshot_write(dir, &info, &x.list, &e), e);
+    ASSERT_OK(snapshot_find_base(dir, &second, &e), e);
+    assert_true(first.hash != second.hash);
+    x.param[1].is_adapter = true; // which no base has
+    ASSERT_OK(snapshot_write(dir, &info, &x.list, &e), e);
+    refused(snapshot_read_base(dir, &x.list, &e), &e, x.param[1].name, "expected none");
+    remove_snapshot(dir);
+}
+
 // ---- what does not fit ----
 
 static void another_model_is_refused_by_tensor(void **state)
@@ -751,6 +830,8 @@ int main(void)
         cmocka_unit_test(the_other_width_is_read),
         cmocka_unit_test(version_1_is_read),
         cmocka_unit_test(odd_metadata_is_refused_by_key),
+        cmocka_unit_test(adapters_name_their_base),
+        cmocka_unit_test(a_hash_tells_bases_apart),
         cmocka_unit_test(another_model_is_refused_by_tensor),
         cmocka_unit_test(a_model_is_the_same_or_the_field_is_named),
         cmocka_unit_test(every_prefix_of_both_files_is_refused),

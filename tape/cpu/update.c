@@ -30,6 +30,18 @@ void update_fill_normal(struct array x, int64_t n, uint64_t key, double deviatio
     }
 }
 
+void update_fill_uniform(struct array x, int64_t n, uint64_t key, double largest)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        int64_t count = array_piece(at, n);
+        real room[ARRAY_PIECE], *to = array_open(x, at, count, false, room);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (real)(largest * (2 * rng_uniform(key, (uint64_t)(at + i)) - 1));
+        array_close(x, at, count, to);
+    }
+}
+
 void update_copy(struct array to, struct array from, int64_t n)
 {
 #pragma omp parallel for schedule(static)

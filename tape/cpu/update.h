@@ -11,7 +11,8 @@ enum { UPDATE_STATES = 4 };
 
 void update_fill(struct array x, int64_t n, real value);
 void update_fill_normal(struct array x, int64_t n, uint64_t key,
-                        double deviation);                       // see rng_normal
+                        double deviation);                                         // see rng_normal
+void update_fill_uniform(struct array x, int64_t n, uint64_t key, double largest); // either sign
 void update_copy(struct array to, struct array from, int64_t n); // rounded, or widened
 
 // The sum of x^2, and any sum of n terms: `part` adds up at most ARRAY_PIECE of them.

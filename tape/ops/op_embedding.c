@@ -1,4 +1,5 @@
-// op_embedding.c - y[b][t] = token[ids[b][t]] + position[t]. The position table may be NULL.
+// op_embedding.c - y[b][t] = token[ids[b][t]] + position[first + t]; first is 0 but in generation.
+// The position table may be NULL.
 //
 //   dtoken[row of the id] += dy[b][t],  dposition[t] += dy[b][t]     in the order of b, then t
 //
@@ -14,7 +15,8 @@ static void embedding_infer(struct tape *t, struct node *n)
     const struct tensor *token = n->in[0];
     CHECK(token->dim_count == 2);
     if (n->in_count == 2)
-        CHECK(n->in[1]->dim[0] >= n->args.length && n->in[1]->dim[1] == token->dim[1]);
+        CHECK(n->in[1]->dim[0] >= n->args.first + n->args.length &&
+              n->in[1]->dim[1] == token->dim[1]);
     tensor_shape(n->out, 3, (int64_t[]){n->args.samples, n->args.length, token->dim[1]});
     n->forward_flops = n->in_count == 2 ? tensor_count(n->out) : 0;
     n->backward_flops = n->in_count * tensor_count(n->out);
@@ -36,7 +38,8 @@ static void embedding_forward(struct tape *t, struct node *n)
                 array_read(op_data(n->in[0]), n->args.ids[i] * cols + at, count, room[0]);
             const real *position = NULL;
             if (n->in_count == 2)
-                position = array_read(op_data(n->in[1]), i % length * cols + at, count, room[1]);
+                position = array_read(op_data(n->in[1]), (n->args.first + i % length) * cols + at,
+                                      count, room[1]);
             real *y = array_open(op_data(n->out), i * cols + at, count, false, room[2]);
             for (int64_t j = 0; j < count; j++)
                 y[j] = token[j] + (position != NULL ? position[j] : 0);
@@ -62,7 +65,8 @@ static void add_position(const struct node *n, int64_t position, struct tile c)
 {
     int64_t cols = tensor_cols(n->out), length = n->args.length;
     real room[COLUMN_TILE], sum[COLUMN_TILE];
-    real *to = array_open(op_dx(n, 1), position * cols + c.from, c.count, true, sum);
+    int64_t row = n->args.first + position;
+    real *to = array_open(op_dx(n, 1), row * cols + c.from, c.count, true, sum);
     for (int64_t b = 0; b < n->args.samples; b++) {
         const real *dy =
             array_read(op_dy(n), (b * length + position) * cols + c.from, c.count, room);
@@ -104,7 +108,15 @@ struct tensor *(op_embedding)(struct tape *t, struct tensor *token, struct tenso
                               const int32_t *ids, const int32_t *slots, int64_t samples,
                               int64_t length)
 {
-    struct op_args args = {.ids = ids, .slots = slots, .samples = samples, .length = length};
+    return (op_embedding_at)(t, token, position, ids, slots, samples, length, 0);
+}
+
+struct tensor *(op_embedding_at)(struct tape *t, struct tensor *token, struct tensor *position,
+                                 const int32_t *ids, const int32_t *slots, int64_t samples,
+                                 int64_t length, int64_t first)
+{
+    struct op_args args = {
+        .ids = ids, .slots = slots, .samples = samples, .length = length, .first = first};
     struct tensor *in[] = {token, position};
     return tape_apply(t, &op_embedding_desc, position != NULL ? 2 : 1, in, &args);
 }

@@ -1,5 +1,6 @@
 // ops.h - every op a model may call. To add one: write tape/ops/op_<name>.c, then add its lines
-// here and one line in registry.c. The gradient test fails until it has a case.
+// here and one line in registry.c. The gradient test fails until it has a case (or is forward
+// only).
 //
 // Shapes: B samples, T positions, C width, H heads, D = C / H, V vocabulary. "(B,..,C)" is any
 // tensor whose first dimension counts samples. Wrong shapes are a CHECK: configurations are
@@ -26,6 +27,10 @@ struct tensor *op_dropout(struct tape *t, struct tensor *x, double rate, uint64_
 
 // (B,..,I), (O,I), (O) or NULL -> (B,..,O)
 struct tensor *op_linear(struct tape *t, struct tensor *x, struct tensor *w, struct tensor *b);
+// (B,..,C), (B,..,K), (O,K) -> (B,..,C): base, with factor h b^T added to columns first .. first +
+// O - 1. Takes base over.
+struct tensor *op_lora(struct tape *t, struct tensor *base, struct tensor *h, struct tensor *b,
+                       int64_t first, double factor);
 
 // (B,..,C), (C), (C) or NULL -> (B,..,C)
 struct tensor *op_layernorm(struct tape *t, struct tensor *x, struct tensor *scale,
@@ -36,6 +41,10 @@ struct tensor *op_layernorm(struct tape *t, struct tensor *x, struct tensor *sca
 struct tensor *op_embedding(struct tape *t, struct tensor *token, struct tensor *position,
                             const int32_t *ids, const int32_t *slots, int64_t samples,
                             int64_t length);
+// The same with positions first, first + 1, ...
+struct tensor *op_embedding_at(struct tape *t, struct tensor *token, struct tensor *position,
+                               const int32_t *ids, const int32_t *slots, int64_t samples,
+                               int64_t length, int64_t first);
 
 // (B,T,3C) -> a view (B,H,T,D) of the queries (part 0), keys (1) or values (2)
 struct tensor *op_split_heads(struct tape *t, struct tensor *qkv, int64_t heads, int64_t part);
@@ -50,6 +59,11 @@ struct tensor *op_causal_softmax(struct tape *t, struct tensor *x);
 // probabilities with rate and key; 0: none.
 struct tensor *op_attention(struct tape *t, struct tensor *qkv, int64_t heads, double rate,
                             uint64_t key);
+// (1,T,3C) -> (1,T,C), the same for positions first .. first + T - 1 of a text: reads keys and
+// values of earlier ones in two caches, (>= first + T, C) each, and writes its own there. Forward
+// only.
+struct tensor *op_cached_attention(struct tape *t, struct tensor *qkv, struct tensor *keys,
+                                   struct tensor *values, int64_t heads, int64_t first);
 
 // (B,T,C) -> (B,count,C): rows first .. first + count - 1 of each sample
 struct tensor *op_rows(struct tape *t, struct tensor *x, int64_t first, int64_t count);
@@ -78,13 +92,16 @@ extern const int op_registry_count;
 #define op_log(t, ...) (op_log)(OPS_HERE(t), __VA_ARGS__)
 #define op_dropout(t, ...) (op_dropout)(OPS_HERE(t), __VA_ARGS__)
 #define op_linear(t, ...) (op_linear)(OPS_HERE(t), __VA_ARGS__)
+#define op_lora(t, ...) (op_lora)(OPS_HERE(t), __VA_ARGS__)
 #define op_layernorm(t, ...) (op_layernorm)(OPS_HERE(t), __VA_ARGS__)
 #define op_embedding(t, ...) (op_embedding)(OPS_HERE(t), __VA_ARGS__)
+#define op_embedding_at(t, ...) (op_embedding_at)(OPS_HERE(t), __VA_ARGS__)
 #define op_split_heads(t, ...) (op_split_heads)(OPS_HERE(t), __VA_ARGS__)
 #define op_merge_heads(t, ...) (op_merge_heads)(OPS_HERE(t), __VA_ARGS__)
 #define op_matmul(t, ...) (op_matmul)(OPS_HERE(t), __VA_ARGS__)
 #define op_causal_softmax(t, ...) (op_causal_softmax)(OPS_HERE(t), __VA_ARGS__)
 #define op_attention(t, ...) (op_attention)(OPS_HERE(t), __VA_ARGS__)
+#define op_cached_attention(t, ...) (op_cached_attention)(OPS_HERE(t), __VA_ARGS__)
 #define op_rows(t, ...) (op_rows)(OPS_HERE(t), __VA_ARGS__)
 #define op_cross_entropy(t, ...) (op_cross_entropy)(OPS_HERE(t), __VA_ARGS__)
 #define op_linear_cross_entropy(t, ...) (op_linear_cross_entropy)(OPS_HERE(t), __VA_ARGS__)

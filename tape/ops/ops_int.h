@@ -15,10 +15,10 @@
 
 extern const struct op op_add_desc, op_sub_desc, op_mul_desc, op_scale_desc, op_gelu_desc;
 extern const struct op op_relu_desc, op_tanh_desc, op_sqrt_desc, op_log_desc, op_dropout_desc;
-extern const struct op op_linear_desc, op_layernorm_desc, op_embedding_desc;
+extern const struct op op_linear_desc, op_lora_desc, op_layernorm_desc, op_embedding_desc;
 extern const struct op op_split_heads_desc, op_merge_heads_desc, op_matmul_desc;
 extern const struct op op_causal_softmax_desc, op_attention_desc, op_rows_desc;
-extern const struct op op_linear_cross_entropy_desc;
+extern const struct op op_linear_cross_entropy_desc, op_cached_attention_desc;
 extern const struct op op_cross_entropy_desc, op_sum_squares_desc;
 
 enum {

@@ -3,6 +3,7 @@
 const struct op *const op_registry[] = {
     &op_embedding_desc,
     &op_linear_desc,
+    &op_lora_desc,
     &op_layernorm_desc,
     &op_gelu_desc,
     &op_relu_desc,
@@ -19,6 +20,7 @@ const struct op *const op_registry[] = {
     &op_matmul_desc,
     &op_causal_softmax_desc,
     &op_attention_desc,
+    &op_cached_attention_desc,
     &op_rows_desc,
     &op_cross_entropy_desc,
     &op_linear_cross_entropy_desc,
