@@ -219,7 +219,7 @@ FAULTS = [
     ('nn/optimizer.c', 'a plan forgets the maps', ('if (c->kind == OPTIMIZER_ADAMW8BIT)', 'if (c->kind == OPTIMIZER_ADAMW8BIT && !tape_is_dry(t))')),
     ('nn/optimizer.c', 'the frozen have states', ('if (p->tensor.grad != NULL && s->suffix', 'if (s->suffix')),
     ('nn/param.c', 'a master starts from nothing', ('has_master ? array_of(p->master.data, DTYPE_REAL) : weights', 'weights')),
-    ('nn/snapshot.c', 'a master starts from nothing, too', ('for (int i = 0; ok && i < params->count; i++) { // a master', 'for (int i = 0; ok && i < 0; i++) { // a master')),
+    ('nn/snapshot.c', 'a master starts from nothing, too', ('for (int i = 0; ok && i < params->count; i++) {', 'for (int i = 0; ok && i < 0; i++) {')),
     ('nn/snapshot.c', 'masters are not saved', ('k == 0 ? &p->master : &p->state[k - 1]', 'k == 0 ? &p->state[3] : &p->state[k - 1]')),
     ('nn/snapshot.c', 'any dtype will do', ('return got == expected || (', 'return true || (')),
     ('nn/safetensors.c', 'bf16 is not rounded to nearest', ('array_close(out, first, n, to);', 'for (int64_t i = 0; i < n && out.dtype == DTYPE_BF16; i++)\n            to[i] *= (real)0.998;\n        array_close(out, first, n, to);')),

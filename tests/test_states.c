@@ -155,6 +155,28 @@ static void reals_become_a_master_and_are_rounded(void **state)
     tape_close(&from.tape);
 }
 
+// Adapters are not in their base's file; what is trained beside them has a master.
+static void a_base_fills_masters(void **state)
+{
+    (void)state;
+    static struct updated from, to;
+    struct error e;
+    from.config = to.config = plain;
+    updated_open(&from, updated_shapes + 1, SHAPES - 1, PRECISION_REAL, PRECISION_REAL);
+    save(&from, 1);
+    updated_open(&to, updated_shapes, SHAPES, PRECISION_BF16, PRECISION_REAL);
+    to.params.param[0].is_adapter = true;
+    spoil(&to);
+    if (!snapshot_read_base(snapshot, &to.params, &e))
+        fail_msg("%s", e.text);
+    for (int i = 1; i < SHAPES; i++) {
+        const struct tensor *a = &from.params.param[i - 1].tensor;
+        assert_memory_equal(to.params.param[i].master.data, a->data, (size_t)tensor_bytes(a));
+    }
+    tape_close(&from.tape);
+    tape_close(&to.tape);
+}
+
 static void bf16_is_widened(void **state)
 {
     (void)state;
@@ -285,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(reals_become_a_master_and_are_rounded),
+        cmocka_unit_test(a_base_fills_masters),
         cmocka_unit_test(bf16_is_widened),
         cmocka_unit_test(files_hold_what_is_stored),
         cmocka_unit_test(gradients_are_widened),

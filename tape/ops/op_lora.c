@@ -80,7 +80,7 @@ static void lora_infer(struct tape *t, struct node *n)
 static void carry(const struct tape *t, struct array from, struct array to, int64_t count,
                   bool adds)
 {
-    (void)t; // where there is no OpenMP
+    (void)t; // without OpenMP
 #pragma omp parallel for schedule(static) num_threads(t->threads) if (count >= PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
         int64_t n = array_piece(at, count);
@@ -133,7 +133,7 @@ static const real *dy_tile(const struct lora *s, const struct node *n, struct ti
 
 static void input_gradient(const struct tape *t, const struct lora *s, const struct node *n)
 {
-    (void)t;
+    (void)t; // without OpenMP
     struct array dh = op_dx(n, 1), b = op_data(n->in[2]);
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->samples * s->row_tiles; task++) {
@@ -155,7 +155,7 @@ static void input_gradient(const struct tape *t, const struct lora *s, const str
 
 static void weight_gradient(const struct tape *t, const struct lora *s, const struct node *n)
 {
-    (void)t;
+    (void)t; // without OpenMP
     struct array db = op_dx(n, 2), h = op_data(n->in[1]);
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->slices; task++) {
