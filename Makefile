@@ -295,7 +295,7 @@ help:
 	@echo 'make             the program: ./memtape (and its double precision twin in build/f64)'
 	@echo 'make run         install what is missing, build, train the smallest model'
 	@echo 'make test        everything that is checked in under five minutes; test-long: the rest too'
-	@echo 'make bench       measure this machine; bench-text DATA=FILE: on a text of yours'
+	@echo 'make bench       measure this machine; bench-text DATA=FILE [ARGS=]: on a text'
 	@echo 'make bench-exact what the exact order of sums costs'
 	@echo 'make examples    the programs of examples/, on the library alone'
 	@echo 'make install     PREFIX=/usr/local DESTDIR= : program, library, headers, pkg-config file'

@@ -16,6 +16,7 @@ int cmd_ops(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_ladder(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 

@@ -16,6 +16,7 @@ static const struct {
     {"train", cmd_train, "train a GPT; ends with a sample and the memory table"},
     {"plan", cmd_plan, "what train would hold, without training"},
     {"sweep", cmd_sweep, "plans for several values of options, as table and plot"},
+    {"ladder", cmd_ladder, "what each way to store less does to one model"},
     {"fit", cmd_fit, "how to train within a number of bytes, fastest first"},
     {"generate", cmd_generate, "text from a snapshot"},
     {"eval", cmd_eval, "loss of a snapshot over the whole validation split"},

@@ -13,6 +13,10 @@ refused() { # words to find, then the command
     grep -qF -- "$expected" "$dir/log" || fail "no '$expected': memtape $*: $(cat "$dir/log")"
 }
 
+loss() { # of a snapshot on the text
+    "$memtape" eval "$1" --data "$text" --quiet 2>"$dir/log" | awk '{ print $3 }'
+}
+
 # ---- published counts (Hu et al. 2021): GPT-3, q and v, rank 8: 37.7 M ----
 
 counts() { # rank, targets, trainable
@@ -70,11 +74,35 @@ for key in memory.peak_bytes memory.saved_for_backward memory.categories.gradien
         fail "$key: planned $(value "$dir/plan" $key), held $(value "$dir/run" $key)"
 done
 
+# ---- in bf16: two bytes of what is frozen, and masters of what is trained ----
+
+halved() { # steps, where, further options
+    steps=$1 where=$2
+    shift 2
+    run train --data "$text" $options --init "$base" --precision bf16 --lora 4 \
+        --lora-targets q,v,fc --steps "$steps" --decay-steps 6 --out "$where" "$@"
+}
+halved 6 "$dir/half" --lora-bias all --json "$dir/run"
+halved 3 "$dir/half part" --lora-bias all
+run train --resume "$dir/half part" --steps 6 --quiet
+for file in model optimizer; do
+    same "resumed adapters in bf16: $file" "$dir/half part/snapshot/$file.safetensors" \
+        "$dir/half/snapshot/$file.safetensors"
+done
+bytes=$(value "$dir/run" memory.categories.weights.now)
+[ "$bytes" = $((2 * $(value "$dir/run" model.params))) ] || fail "weights in bf16: $bytes bytes"
+bytes=$(value "$dir/run" memory.categories.master_weights.now)
+[ "$bytes" = $((4 * $(value "$dir/run" model.trainable_params))) ] || fail "masters: $bytes bytes"
+
+# Trained biases start as the base's, masters included: a step of nothing changes nothing.
+for bias in none all; do
+    halved 1 "$dir/still $bias" --lora-bias $bias --lr 1e-30
+    loss "$dir/still $bias" >"$dir/still.$bias"
+done
+same 'the loss with trained biases' "$dir/still.all" "$dir/still.none"
+
 # ---- merging ----
 
-loss() { # of a snapshot on the text
-    "$memtape" eval "$1" --data "$text" --quiet 2>"$dir/log" | awk '{ print $3 }'
-}
 run merge "$dir/whole" --out "$dir/merged" --quiet
 a=$(loss "$dir/whole") m=$(loss "$dir/merged") b=$(loss "$base")
 awk -v a="$a" -v m="$m" -v b="$b" 'BEGIN {

@@ -2,8 +2,8 @@
 // to the byte, the arena is reserved and filled exactly, and nothing but what stays is left.
 //
 // Configurations are drawn from a seed: sizes, micro-batches that do not divide the batch, dropout,
-// attention, policies, optimizers, adapters, what is frozen. A slice of them in make test, 500 in
-// make test-long.
+// attention, policies, optimizers, adapters, what is frozen, how things are stored. A slice of them
+// in make test, 500 in make test-long.
 #include "src/auto.h"
 #include "src/run.h"
 #include "tape/rng.h"
@@ -51,6 +51,7 @@ static void draw_settings(uint64_t key)
                                                                  "adamw", "adamw8bit",
                                                                  "lion",  "adafactor"};
     static const char *const dropout[] = {"0", "0", "0.1", "0.5"};
+    static const char *const loss[] = {"plain", "chunked"}, *const precision[] = {"f32", "bf16"};
     settings_clear(&settings);
     numbers = 0;
     int64_t heads = draw(key, 1, 1, 4), context = draw(key, 3, 1, 40), batch = draw(key, 5, 1, 9);
@@ -74,20 +75,25 @@ static void draw_settings(uint64_t key)
     set("segments", one_of(key, 16, 2, segments));
     set("optimizer", one_of(key, 17, 6, optimizer));
     set("dropout", one_of(key, 18, 4, dropout));
+    set("loss", one_of(key, 20, COUNT_OF(loss), loss));
+    set("precision", one_of(key, 21, COUNT_OF(precision), precision));
+    set("grad-precision", one_of(key, 22, COUNT_OF(precision), precision));
+    set("activation-precision", one_of(key, 23, COUNT_OF(precision), precision));
 }
 
 // Adapters for half of them, and patterns for a few; from a key of their own, so that what was
 // drawn before stays what it was.
 static void draw_frozen(uint64_t key)
 {
-    static const char *const targets[] = {"q",    "q,v", "qkv",  "proj,down", "fc",
-                                          "head", "all", "k,fc", "all,head"};
+    static const char *const targets[] = {"q",   "q,v",  "qkv",  "proj,down", "fc",
+                                          "all", "k,fc", "head", "all,head"};
+    bool chunked = settings.loss != NULL && strcmp(settings.loss, "chunked") == 0;
     static const char *const bias[] = {"none", "all"};
     static const char *const patterns[] = {"wte.*", "wpe.*,h.0.*", "h.*.c_fc.weight", "ln_f.*"};
     int64_t which = draw(key, 0, 0, 9);
     if (which < 5) {
         set_int("lora", draw(key, 1, 1, settings.width < 8 ? settings.width : 8));
-        set("lora-targets", one_of(key, 2, COUNT_OF(targets), targets));
+        set("lora-targets", one_of(key, 2, COUNT_OF(targets) - (chunked ? 2 : 0), targets));
         set("lora-bias", one_of(key, 3, COUNT_OF(bias), bias));
     } else if (which < 7) {
         set("freeze", one_of(key, 4, COUNT_OF(patterns), patterns));

@@ -77,9 +77,11 @@ static void lora_infer(struct tape *t, struct node *n)
 }
 
 // to = from, or to += from.
-static void carry(struct array from, struct array to, int64_t count, bool adds)
+static void carry(const struct tape *t, struct array from, struct array to, int64_t count,
+                  bool adds)
 {
-#pragma omp parallel for schedule(static) if (count >= PARALLEL_MIN)
+    (void)t; // without OpenMP
+#pragma omp parallel for schedule(static) num_threads(t->threads) if (count >= PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
         int64_t n = array_piece(at, count);
         real room[2][ARRAY_PIECE];
@@ -101,14 +103,13 @@ static struct tile rows_of(const struct lora *s, int64_t task)
 
 static void lora_forward(struct tape *t, struct node *n)
 {
-    (void)t;
     struct lora s = shape_of(n);
     struct array base = op_data(n->in[0]), h = op_data(n->in[1]), b = op_data(n->in[2]);
     struct array y = op_data(n->out);
     if (base.at != y.at)
-        carry(base, y, tensor_count(n->out), false);
+        carry(t, base, y, tensor_count(n->out), false);
     int64_t tiles = s.samples * s.row_tiles;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s.slices * tiles; task++) {
         struct room room = room_of(&s, n);
         struct tile o = tile_at(task / tiles, s.count, SLICE);
@@ -130,10 +131,11 @@ static const real *dy_tile(const struct lora *s, const struct node *n, struct ti
                            s->cols, room->tile, stride);
 }
 
-static void input_gradient(const struct lora *s, const struct node *n)
+static void input_gradient(const struct tape *t, const struct lora *s, const struct node *n)
 {
+    (void)t; // without OpenMP
     struct array dh = op_dx(n, 1), b = op_data(n->in[2]);
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->samples * s->row_tiles; task++) {
         struct room room = room_of(s, n);
         struct tile r = rows_of(s, task);
@@ -142,6 +144,7 @@ static void input_gradient(const struct lora *s, const struct node *n)
         for (int64_t i = 0; i < s->slices; i++) {
             struct tile o = tile_at(i, s->count, SLICE);
             const real *dy = dy_tile(s, n, r, o, &room, &stride);
+            // forward: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.rank,
             blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, s->rank, o.count, s->factor, dy, stride,
                       array_read(b, o.from * s->rank, o.count * s->rank, room.cols), s->rank,
                       i > 0 || n->adds[1] ? 1 : 0, dhi, s->rank);
@@ -150,10 +153,11 @@ static void input_gradient(const struct lora *s, const struct node *n)
     }
 }
 
-static void weight_gradient(const struct lora *s, const struct node *n)
+static void weight_gradient(const struct tape *t, const struct lora *s, const struct node *n)
 {
+    (void)t; // without OpenMP
     struct array db = op_dx(n, 2), h = op_data(n->in[1]);
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->slices; task++) {
         struct room room = room_of(s, n);
         struct tile o = tile_at(task, s->count, SLICE);
@@ -162,6 +166,7 @@ static void weight_gradient(const struct lora *s, const struct node *n)
         for (int64_t i = 0; i < s->samples * s->row_tiles; i++) {
             struct tile r = rows_of(s, i);
             const real *dy = dy_tile(s, n, r, o, &room, &stride);
+            // forward: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.rank,
             blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, s->rank, r.count, s->factor, dy, stride,
                       array_read(h, r.from * s->rank, r.count * s->rank, room.rows), s->rank, 1,
                       dbi, s->rank);
@@ -172,16 +177,15 @@ static void weight_gradient(const struct lora *s, const struct node *n)
 
 static void lora_backward(struct tape *t, struct node *n)
 {
-    (void)t;
     struct lora s = shape_of(n);
-    // forward: blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, s.rank, s.factor,
     if (n->dx[1] != NULL)
-        input_gradient(&s, n);
+        input_gradient(t, &s, n);
     op_start_sum(n, 2);
     if (n->dx[2] != NULL)
-        weight_gradient(&s, n);
+        weight_gradient(t, &s, n);
     if (n->dx[0] != NULL && n->dx[0] != n->dy)
-        carry(op_dy(n), op_dx(n, 0), tensor_count(n->out), n->adds[0]);
+        // forward: carry(t, base, y, tensor_count(n->out), false);
+        carry(t, op_dy(n), op_dx(n, 0), tensor_count(n->out), n->adds[0]);
 }
 
 const struct op op_lora_desc = {

@@ -10,7 +10,13 @@ enum {
     PANEL = 1 << 20, // numbers: weights that are widened at a time
     ROOM = ROW_TILE * DEPTH,
     TILE = ROW_TILE * SLICE, // largest tile of y or dx; one of dw is smaller
+    TEAM = 1 << 18,          // products of two numbers below which a team costs more than it saves
 };
+
+static bool is_large(const struct product *p)
+{
+    return p->samples * p->rows * p->in * p->out > TEAM;
+}
 
 // How one product is cut: rows by a slice of columns, and the depth of a sum.
 struct cut {
@@ -145,7 +151,7 @@ void product_forward(const struct product *p)
         int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
         const real *w = forward_panel(p, &c, first, end);
         int64_t tasks = (end - first) * c.row_tiles;
-#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
         for (int64_t task = 0; task < tasks; task++) {
             int64_t s = task / c.row_tiles;
             forward_tile(p, &c, rows_of(p, &c, task % c.row_tiles),
@@ -202,7 +208,7 @@ void product_input_gradient(const struct product *p)
         int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
         const real *w = input_panel(p, &c, first, end);
         int64_t tasks = (end - first) * c.row_tiles;
-#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
         for (int64_t task = 0; task < tasks; task++) {
             int64_t s = task / c.row_tiles;
             struct tile k = tile_at(first + s, p->in, c.slice);
@@ -258,7 +264,7 @@ void product_weight_gradient(const struct product *p)
 #endif
     struct cut c = input_cut(p);
     int64_t panel = panel_size(p, &c, p->out), in_slices = tile_count(p->in, in_slice);
-#pragma omp parallel for schedule(dynamic) num_threads(p->threads)
+#pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
     for (int64_t task = 0; task < tile_count(p->out, out_slice) * in_slices; task++) {
         struct tile o = tile_at(task / in_slices, p->out, out_slice);
         struct tile k = tile_at(task % in_slices, p->in, in_slice);
