@@ -223,7 +223,8 @@ run: deps
 
 TEST_PROGRAMS := $(foreach b,$(TEST_BUILDS),$(TESTS_$(b)))
 TEST_NEEDS    := $(TEST_PROGRAMS) $(call folder,release)/memtape $(call folder,f64)/memtape \
-                 $(call folder,debug)/memtape $(EXAMPLES_release)
+                 $(call folder,debug)/memtape $(call folder,debug)/examples/by_hand \
+                 $(EXAMPLES_release)
 
 test: deps-test
 	+@$(SUBMAKE) test-programs
@@ -263,13 +264,31 @@ bench-text: deps-quiet
 	+@$(SUBMAKE) programs
 	@tests/bench_text.sh ./memtape "$(DATA)" $(ARGS)
 
-debug gdb: ASK_BLAS = $(call blas_of,debug)
+debug gdb lldb gdb-page: ASK_BLAS = $(call blas_of,debug)
 
 debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
 
-gdb: debug
-	gdb --args $(call folder,debug)/memtape $(RUN_ARGS)
+# EXAMPLE=by_hand: that program of examples/ instead of memtape with ARGS. Debian's lldb does not
+# find its own Python.
+ARGS     = train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --quiet
+EXAMPLE  =
+DEBUGGED = $(call folder,debug)/$(if $(EXAMPLE),examples/$(EXAMPLE),memtape)
+LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
+                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))
+
+gdb: deps-quiet
+	+@$(SUBMAKE) $(DEBUGGED)
+	gdb -q -iex 'set print symbol-loading off' -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+
+# The transcripts in docs/gdb.md, as gdb says them now.
+gdb-page: debug
+	+@$(SUBMAKE) $(call folder,debug)/examples/by_hand
+	MEMTAPE=$(call folder,debug)/memtape MEMTAPE_DEBUG=$(call folder,debug)/memtape tests/test_gdb.sh --write
+
+lldb: deps-quiet
+	+@$(SUBMAKE) $(DEBUGGED)
+	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
 	+@$(SUBMAKE) install-files
@@ -299,11 +318,14 @@ help:
 	@echo 'make bench-exact what the exact order of sums costs'
 	@echo 'make examples    the programs of examples/, on the library alone'
 	@echo 'make install     PREFIX=/usr/local DESTDIR= : program, library, headers, pkg-config file'
-	@echo 'make debug gdb   a build with plain loops, in the debugger'
+	@echo 'make gdb         a build with plain loops in the debugger, ARGS="train --model tiny" or'
+	@echo '                 EXAMPLE=by_hand; lldb: in the other one; debug: only the build. Commands:'
+	@echo '                 tape tnode tfwd tback treplay tnext ttensor tgrad twatch twhy tledger'
+	@echo '                 tarena tlive tpeak tcheck tnan (docs/gdb.md)'
 	@echo 'make deps        install the packages that are missing; deps-test: those of the tests too'
 	@echo 'make tidy clean'
 	@echo 'options          BLAS=openblas|builtin|loops OMP=1|0 STATIC=0|1 BUILD=release|portable'
 	@echo '                 CC= V=1; the debug build uses loops unless BLAS= is given'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
-        bench-text bench-exact debug gdb install install-files clean help deps deps-test deps-quiet FORCE
+        bench-text bench-exact debug gdb gdb-page lldb install install-files clean help deps deps-test deps-quiet FORCE

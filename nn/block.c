@@ -20,19 +20,19 @@ struct tensor *block_dropout(struct tape *t, const struct gpt *g, struct tensor 
     return rate > 0 ? op_dropout(t, x, rate, block_dropout_key(g, layer, place)) : x;
 }
 
-struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                            struct param *b, const struct lora *adapters)
+struct tensor *(block_linear)(struct tape *t, const char *name, struct tensor *x, struct param *w,
+                              struct param *b, const struct lora *adapters)
 {
     tape_name(t, name);
-    struct tensor *y = op_linear(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    struct tensor *y = (op_linear)(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
     return lora_forward(t, adapters, name, x, y);
 }
 
-struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
-                          struct param *b)
+struct tensor *(block_norm)(struct tape *t, const char *name, struct tensor *x, struct param *w,
+                            struct param *b)
 {
     tape_name(t, name);
-    return op_layernorm(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
+    return (op_layernorm)(t, x, &w->tensor, b != NULL ? &b->tensor : NULL);
 }
 
 void block_enter_pair(struct tape *t, const struct param *w)

@@ -18,6 +18,9 @@ struct tensor *block_linear(struct tape *t, const char *name, struct tensor *x, 
                             struct param *b, const struct lora *adapters);
 struct tensor *block_norm(struct tape *t, const char *name, struct tensor *x, struct param *w,
                           struct param *b);
+// The node remembers who called these, not the line in block.c.
+#define block_linear(t, ...) (block_linear)(OPS_HERE(t), __VA_ARGS__)
+#define block_norm(t, ...) (block_norm)(OPS_HERE(t), __VA_ARGS__)
 
 // Around a norm and the linear that reads it. If that linear's weights are frozen nobody may want
 // the norm's output again: it then goes, and the linear's slides into its place, before anything

@@ -147,6 +147,11 @@ double optimizer_gradient_norm(const struct param_list *params)
     return sqrt(sum);
 }
 
+__attribute__((noinline)) void optimizer_break(const struct param *p, int64_t step)
+{
+    __asm__ volatile("" : : "r"(p), "r"(step)); // keep the call and its arguments
+}
+
 static void update_param(const struct optimizer_config *c, struct param *p, struct update u)
 {
     struct tensor *x = &p->tensor;
@@ -183,8 +188,10 @@ void optimizer_update(const struct optimizer_config *c, struct param_list *param
         u.unsigned_map = maps + CODE8_VALUES;
     }
     for (int i = 0; !tape_is_dry(t) && i < params->count; i++)
-        if (params->param[i].tensor.grad != NULL)
+        if (params->param[i].tensor.grad != NULL) {
             update_param(c, &params->param[i], u);
+            optimizer_break(&params->param[i], step);
+        }
     if (maps != NULL)
         tape_scratch_give(t, maps);
 }

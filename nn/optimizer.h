@@ -67,4 +67,8 @@ double optimizer_gradient_norm(const struct param_list *params);
 void optimizer_update(const struct optimizer_config *c, struct param_list *params, struct tape *t,
                       int64_t step, double rate, double norm);
 
+// A door: an empty function for debuggers to break on. Called after each parameter's update; its
+// gradient is still there.
+void optimizer_break(const struct param *p, int64_t step);
+
 #endif

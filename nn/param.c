@@ -96,8 +96,12 @@ void params_add_grads(struct param_list *l, struct tape *t)
 
 void params_zero_grads(struct param_list *l, struct tape *t)
 {
-    for (int i = 0; i < l->count; i++)
-        tensor_zero_grad(&t->arena, &l->param[i].tensor);
+    for (int i = 0; i < l->count; i++) {
+        struct tensor *x = &l->param[i].tensor;
+        tensor_zero_grad(&t->arena, x);
+        if (!tape_is_dry(t) && x->grad != NULL)
+            tape_break_grad(t, NULL, x);
+    }
 }
 
 int64_t params_count(const struct param_list *l)

@@ -469,14 +469,14 @@ static bool read_tensors(const struct safetensors *f, safetensors_entry_fn *entr
     return true;
 }
 
-// A master gets all that the file says. What is left out of a snapshot is frozen and has none.
-static bool read_masters(const struct safetensors *f, struct param_list *params, bool of_adapters,
-                         struct error *e)
+// A master gets all that the file says.
+static bool read_weights(const struct safetensors *f, safetensors_entry_fn *entry,
+                         struct param_list *params, struct error *e)
 {
-    bool ok = true;
+    bool ok = read_tensors(f, entry, params, params->count, e);
     for (int i = 0; ok && i < params->count; i++) {
         struct param *p = &params->param[i];
-        if (p->master.data != NULL && (of_adapters || !p->is_adapter))
+        if (p->master.data != NULL && entry(params, i).name != NULL)
             ok = safetensors_read(f, safetensors_find(f, p->name), p->master.data, e);
     }
     return ok;
@@ -487,8 +487,7 @@ bool snapshot_read_weights(const char *dir, struct param_list *params, struct er
     struct safetensors f;
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
-    bool ok = read_tensors(&f, weight_entry, params, params->count, e) &&
-              read_masters(&f, params, true, e);
+    bool ok = read_weights(&f, weight_entry, params, e);
     safetensors_close(&f);
     return ok;
 }
@@ -498,8 +497,7 @@ bool snapshot_read_base(const char *dir, struct param_list *params, struct error
     struct safetensors f;
     if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
         return false;
-    bool ok = read_tensors(&f, base_entry, params, params->count, e) &&
-              read_masters(&f, params, false, e);
+    bool ok = read_weights(&f, base_entry, params, e);
     safetensors_close(&f);
     return ok;
 }

@@ -140,8 +140,10 @@ static void open_embedding_gradient(struct step *s, struct tape *t)
                                  .node = -1};
     int64_t bytes = rows * wte->dim[1] * (int64_t)sizeof(real);
     s->embedding.grad = arena_push(&t->arena, ARENA_LOW, bytes, &label);
-    if (!tape_is_dry(t))
+    if (!tape_is_dry(t)) {
         memset(s->embedding.grad, 0, (size_t)bytes);
+        tape_break_grad(t, NULL, &s->embedding);
+    }
     s->gpt->token_table = &s->embedding;
 }
 
@@ -165,6 +167,8 @@ static void join_embedding_gradient(struct step *s, struct tape *t)
         add_row(array_of(wte->grad, wte->grad_dtype), id * cols, s->embedding.grad + i * cols,
                 cols);
     }
+    if (!tape_is_dry(t))
+        tape_break_grad(t, NULL, wte);
     arena_give(&t->arena, s->embedding.grad);
     if (s->slots != NULL) {
         arena_give(&t->arena, s->slot_ids);

@@ -61,6 +61,19 @@ static void settle(struct arena *a)
     check_law(a);
 }
 
+__attribute__((noinline)) void arena_break(const struct arena *a, const struct ledger_row *row,
+                                           int64_t bytes)
+{
+    __asm__ volatile("" : : "r"(a), "r"(row), "r"(bytes)); // keep the call and its arguments
+}
+
+static void tell(const struct arena *a, int32_t row, int sign)
+{
+    const struct ledger_row *r = &a->ledger.row[row];
+    if (!a->dry)
+        arena_break(a, r, sign * (r->bytes + r->padding_bytes));
+}
+
 // Fresh and returned bytes are NaN in test builds: a late or early read shows in the next loss.
 static void poison(const struct arena *a, const struct arena_block *b)
 {
@@ -217,6 +230,7 @@ void *arena_push(struct arena *a, enum arena_end end, int64_t bytes,
     if (label->category != LEDGER_BOOKKEEPING)
         poison(a, &s->block[s->count - 1]);
     settle(a);
+    tell(a, row, 1);
     return a->base + offset;
 }
 
@@ -243,24 +257,29 @@ void arena_give(struct arena *a, void *address)
 {
     struct arena_stack *s = &a->stack[end_of(a, address)];
     struct arena_block *b = find(a, address);
+    int32_t row = b->row;
     poison(a, b);
     b->live = false;
     a->stranded_bytes += b->bytes;
-    ledger_died(&a->ledger, b->row);
+    ledger_died(&a->ledger, row);
     for (; s->count > 0 && !s->block[s->count - 1].live; s->count--) {
         s->bytes -= s->block[s->count - 1].bytes;
         a->stranded_bytes -= s->block[s->count - 1].bytes;
     }
     settle(a);
+    tell(a, row, -1);
 }
 
 void arena_relabel(struct arena *a, void *address, const struct ledger_label *label)
 {
     struct arena_block *b = find(a, address);
-    const struct ledger_row old = a->ledger.row[b->row];
-    ledger_died(&a->ledger, b->row);
+    int32_t old_row = b->row;
+    const struct ledger_row old = a->ledger.row[old_row];
+    ledger_died(&a->ledger, old_row);
     b->row = ledger_born(&a->ledger, label, old.bytes, old.padding_bytes);
     settle(a);
+    tell(a, old_row, -1);
+    tell(a, b->row, 1);
 }
 
 bool arena_is_on_top(const struct arena *a, const void *address)

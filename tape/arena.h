@@ -76,4 +76,8 @@ void arena_lap(struct arena *a);
 
 int64_t arena_held_bytes(const struct arena *a);
 
+// A door: an empty function for debuggers to break on. Called after each event of the ledger, with
+// the row that was born (bytes > 0, padding included) or has died (bytes < 0); never by a dry run.
+void arena_break(const struct arena *a, const struct ledger_row *row, int64_t bytes);
+
 #endif

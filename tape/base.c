@@ -25,6 +25,11 @@ const char *dtype_name(enum dtype d)
     return dtypes[d].name;
 }
 
+__attribute__((noinline)) void error_break(const char *text)
+{
+    __asm__ volatile("" : : "r"(text)); // keep the call and its argument
+}
+
 bool refuse(struct error *e, const char *format, ...)
 {
     if (e == NULL)
@@ -33,11 +38,13 @@ bool refuse(struct error *e, const char *format, ...)
     va_start(args, format);
     vsnprintf(e->text, sizeof(e->text), format, args);
     va_end(args);
+    error_break(e->text);
     return false;
 }
 
 void check_failed(const char *text, const char *file, int line)
 {
     fprintf(stderr, "%s:%d: CHECK(%s) failed\n", file, line, text);
+    error_break(text);
     abort();
 }

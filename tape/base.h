@@ -40,6 +40,10 @@ bool refuse(struct error *e, const char *format, ...) __attribute__((format(prin
 
 void check_failed(const char *text, const char *file, int line) __attribute__((noreturn));
 
+// A door: an empty function for debuggers to break on. Called with the line that refuse() made, and
+// with the condition of a CHECK that failed, just before it aborts.
+void error_break(const char *text);
+
 #define CHECK(c) ((c) ? (void)0 : check_failed(#c, __FILE__, __LINE__))
 #define COUNT_OF(a) ((int)(sizeof(a) / sizeof((a)[0])))
 

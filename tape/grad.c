@@ -107,6 +107,8 @@ void grad_seed(struct tape *t, struct tensor *loss, real seed)
         array_close(dloss, i, 1, at);
     }
     trap_values(t, loss, dloss, ".grad", "when backward began");
+    if (!t->arena.dry)
+        tape_break_grad(t, NULL, loss);
 }
 
 void grad_give(struct tape *t, struct tensor *x)
@@ -160,11 +162,22 @@ static bool may_move(const struct tensor *y, const struct tensor *x)
     return may_take(y, x) && !y->grad_is_lent;
 }
 
+// The gradients of n's inputs have changed: all of them (dx NULL), or those with a dx.
+static void tell(struct tape *t, const struct node *n, real *const dx[])
+{
+    for (int i = 0; !t->arena.dry && i < n->in_count; i++)
+        if (n->in[i]->wants_grad && (dx == NULL || dx[i] != NULL))
+            tape_break_grad(t, n, n->in[i]);
+}
+
 // y = a + b. See rules 2 to 4.
 static void pass(struct tape *t, struct node *n)
 {
     struct tensor *y = n->out, *a = n->in[0], *b = n->in[1];
     real *dy = y->grad;
+    t->running = n;
+    if (!t->arena.dry)
+        tape_break(t, n, PHASE_BACKWARD);
     if (may_move(y, a)) {
         a->grad = dy;
         y->grad = NULL;
@@ -176,6 +189,8 @@ static void pass(struct tape *t, struct node *n)
         borrow(t, b, dy); // if y still owns it, b inherits it at once, by rule 4
     else
         add(t, n, b, dy, y->grad_dtype);
+    tell(t, n, NULL);
+    t->running = NULL;
 }
 
 // The saved buffer will hold dx: it becomes x's gradient if x has none yet.
@@ -194,11 +209,13 @@ static void run_backward(struct tape *t, struct node *n)
     tape_push_work(t, n, n->backward_work_bytes);
     if (!t->arena.dry) {
         tape_bind(n);
+        t->running = n;
         tape_break(t, n, PHASE_BACKWARD);
         CHECK(n->op->backward[t->device] != NULL);
         n->op->backward[t->device](t, n);
         if (t->trap != NULL)
             trap_backward(t, n);
+        t->running = NULL;
     }
     tape_give_work(t, n);
 }
@@ -218,6 +235,7 @@ static void from_saved(struct tape *t, struct node *n)
     run_backward(t, n);
     if (x->wants_grad && !takes)
         add(t, n, x, y->saved, x->dtype);
+    tell(t, n, NULL);
 }
 
 // The gradients of parameters first; then in[0] is let go, and its gradient takes no more than what
@@ -229,6 +247,7 @@ static void others_first(struct tape *t, struct node *n)
     n->dx[0] = NULL;
     n->dy = n->out->grad;
     run_backward(t, n);
+    tell(t, n, n->dx);
     tape_let_go(t, n->in[0]);
     n->gave_input = true;
     for (int i = 1; i < n->in_count; i++)
@@ -236,6 +255,7 @@ static void others_first(struct tape *t, struct node *n)
     n->dx[0] = target(t, n->in[0], &n->adds[0]);
     n->dy = n->out->grad;
     run_backward(t, n);
+    tell(t, n, n->dx);
 }
 
 // Worth it if there are others, and if in[0] then makes room: this node is its last reader, and
@@ -282,4 +302,5 @@ void grad_backward_node(struct tape *t, struct node *n)
         n->adds[0] = false;
     n->dy = in_place ? n->dx[0] : y->grad; // the latter may just have become a copy of a loan
     run_backward(t, n);
+    tell(t, n, n->dx);
 }

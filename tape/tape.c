@@ -1,6 +1,7 @@
 #include "tape/tape_int.h"
 
 #include "tape/blas.h"
+#include "tape/debug.h"
 #include "tape/text.h"
 #include "tape/trap.h"
 
@@ -33,7 +34,14 @@ bool tape_is_dry(const struct tape *t)
 __attribute__((noinline)) void tape_break(const struct tape *t, const struct node *n,
                                           enum ledger_phase phase)
 {
-    __asm__ volatile("" : : "r"(t), "r"(n), "r"(phase)); // keep the call and its arguments
+    // Keep the call and its arguments; and the printers, which nobody else calls.
+    __asm__ volatile("" : : "r"(t), "r"(n), "r"(phase), "r"(&debug_printers));
+}
+
+__attribute__((noinline)) void tape_break_grad(const struct tape *t, const struct node *n,
+                                               const struct tensor *x)
+{
+    __asm__ volatile("" : : "r"(t), "r"(n), "r"(x)); // keep the call and its arguments
 }
 
 void tape_name(struct tape *t, const char *name)
@@ -193,6 +201,7 @@ void tape_begin(struct tape *t, enum ledger_phase phase, int64_t first_sample)
     t->node_count = t->tensor_count = t->segment_count = 0;
     t->eval = phase == PHASE_EVAL || phase == PHASE_GENERATE;
     t->is_walked = false;
+    t->walked_count = 0;
     t->first_sample = first_sample;
     t->begin_bytes = arena_held_bytes(&t->arena);
     arena_lap(&t->arena);
@@ -505,11 +514,13 @@ void tape_compute(struct tape *t, struct node *n, enum arena_end end, enum ledge
         if (from != NULL)
             from->data = taken_data;
         tape_bind(n);
+        t->running = n;
         tape_break(t, n, phase);
         CHECK(n->op->forward[t->device] != NULL);
         n->op->forward[t->device](t, n);
         if (t->trap != NULL)
             trap_forward(t, n, phase);
+        t->running = NULL;
         if (from != NULL)
             from->data = NULL;
     }
@@ -567,6 +578,7 @@ void tape_backward(struct tape *t, struct tensor *loss, real seed)
             segment_replay_for(t, &t->segment[s], n);
         grad_backward_node(t, n);
         give_back_node(t, n);
+        t->walked_count++;
         if (s >= 0 && i == t->segment[s].first_node)
             segment_close(t, &t->segment[s--]);
     }

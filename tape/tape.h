@@ -75,6 +75,8 @@ struct tape {
     int line;
     struct trap *trap;          // looks for NaN after every op (tape/trap.h); NULL: nobody does
     struct segment *open;       // the segment being recorded
+    int walked_count;           // nodes that backward is done with
+    const struct node *running; // whose op is at work; NULL between ops
     int64_t flops[PHASE_COUNT]; // done so far, as the ops count them
     int64_t class_flops[PHASE_COUNT][COST_COUNT]; // the same, by what they cost
 };
@@ -135,9 +137,12 @@ struct tape *tape_at(struct tape *t, const char *file, int line);
 void *tape_scratch(struct tape *t, const char *name, int64_t bytes);
 void tape_scratch_give(struct tape *t, void *scratch);
 
-// Called before every op in both directions and in replays, for debuggers only (break here); a dry
-// run does not call it.
+// Doors: empty functions for debuggers to break on (docs/gdb.md). A dry run calls none of them.
+// Before every op, in both directions and in replays; views and scratch are there.
 void tape_break(const struct tape *t, const struct node *n, enum ledger_phase phase);
+// After x's gradient was written, added to, moved, lent or cleared. n: by whose backward; NULL: by
+// what is not an op (the seed, clearing, joining the gradients of a tied table).
+void tape_break_grad(const struct tape *t, const struct node *n, const struct tensor *x);
 
 bool tape_is_dry(const struct tape *t);
 

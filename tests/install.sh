@@ -39,6 +39,8 @@ links() { # flags
     echo 'int main(void) { return 0; }' | $CC $1 -x c - -o /dev/null >/dev/null 2>&1
 }
 
+may_install() { have apt-get && { [ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }; }
+
 missing= # names of Debian's; other systems' are looked up at the end
 need() { missing="$missing $1"; }
 
@@ -64,6 +66,7 @@ if [ $tests = yes ]; then
     have pkg-config || [ "$BLAS" = openblas ] || need pkg-config
     has_header cmocka.h cmocka || need libcmocka-dev
     [ $clang = no ] || links -fsanitize=address,undefined || need libclang-rt-dev
+    have gdb || ! may_install || need gdb # without it, its sessions are skipped
 fi
 [ -n "$missing" ] || exit 0
 

@@ -32,6 +32,21 @@ counts 1 q 2359296
 counts 1 q,v 4718592
 counts 8 q,v 37748736
 
+# ---- docs/memory.md: what GPT-2 keeps for backward, with C a tensor of 4 x 1,024 x 768 ----
+
+saved() { # further options
+    run plan --model gpt2 --batch 4 --json "$dir/plan" --quiet "$@"
+    value "$dir/plan" memory.saved_for_backward
+}
+c=$((4 * 1024 * 768 * 4)) stats=$((4 * 1024 * 2 * 4)) h=$((4 * 1024 * 8 * 4))
+full=$(saved)
+[ "$(saved --lora 8 --lora-targets all)" = $((full + 48 * h - c - stats)) ] ||
+    fail "adapters everywhere keep $(value "$dir/plan" memory.saved_for_backward), all $full"
+[ "$(saved --lora 8 --lora-targets q,v)" = $((full + 24 * h - 61 * c - stats)) ] ||
+    fail "adapters of q and v keep $(value "$dir/plan" memory.saved_for_backward), all $full"
+[ "$(saved --lora 8 --lora-targets head)" = $((4 * 1024 * 50257 * 4 + c + h)) ] ||
+    fail "adapters of the head keep $(value "$dir/plan" memory.saved_for_backward)"
+
 # ---- a base, adapters of it, ten steps at once and in two parts ----
 
 base="$dir/ba se"
