@@ -255,6 +255,10 @@ bench: deps-quiet
 	+@$(SUBMAKE) programs
 	./memtape $(BENCH_ARGS)
 
+bench-ways: deps-quiet
+	+@$(SUBMAKE) programs
+	@tests/bench_ways.sh ./memtape $(ROUNDS)
+
 bench-exact: deps-quiet
 	+@$(SUBMAKE) programs $(call folder,onegemm)/memtape
 	@tests/bench_exact.sh ./memtape $(call folder,onegemm)/memtape
@@ -315,7 +319,7 @@ help:
 	@echo 'make run         install what is missing, build, train the smallest model'
 	@echo 'make test        everything that is checked in under five minutes; test-long: the rest too'
 	@echo 'make bench       measure this machine; bench-text DATA=FILE [ARGS=]: on a text'
-	@echo 'make bench-exact what the exact order of sums costs'
+	@echo 'make bench-exact what the exact order of sums costs; bench-ways: bf16, 8 bits, LoRA'
 	@echo 'make examples    the programs of examples/, on the library alone'
 	@echo 'make install     PREFIX=/usr/local DESTDIR= : program, library, headers, pkg-config file'
 	@echo 'make gdb         a build with plain loops in the debugger, ARGS="train --model tiny" or'
@@ -328,4 +332,4 @@ help:
 	@echo '                 CC= V=1; the debug build uses loops unless BLAS= is given'
 
 .PHONY: all programs run test test-long test-programs tidy examples example-programs bench \
-        bench-text bench-exact debug gdb gdb-page lldb install install-files clean help deps deps-test deps-quiet FORCE
+        bench-text bench-exact bench-ways debug gdb gdb-page lldb install install-files clean help deps deps-test deps-quiet FORCE

@@ -264,6 +264,7 @@ static bool choose_model(struct config *c, const struct settings *s, struct erro
     bool from_snapshot = c->snapshot_dir[0] != 0;
     if (from_snapshot) {
         c->model = c->snapshot.model;
+        c->model.weights = c->snapshot.weights;
         snprintf(c->model_name, sizeof(c->model_name), "custom");
     }
     if (!from_snapshot || s->model != NULL) {

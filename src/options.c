@@ -55,11 +55,12 @@ static const struct option options[] = {
     CHOICE("attention", attention, MODEL, "naive|tiled",
            "small ops that show every tensor, or no T x T matrix (default tiled)"),
     CHOICE(
-        "loss", loss, MODEL, "plain|chunked",
+        "loss", loss, MODEL | OPTIONS_EVAL, "plain|chunked",
         "chunked: the logits never exist whole, for one more product of the head (default plain)"),
-    CHOICE("precision", precision, MODEL, "f32|bf16",
-           "how weights are stored; bf16 has f32 master weights in training (default f32)"),
-    CHOICE("activation-precision", activation_precision, MODEL, "f32|bf16",
+    CHOICE("precision", precision, MODEL | OPTIONS_BASE, "f32|bf16",
+           "how weights are stored; bf16: trained ones have f32 masters (default: the snapshot's, "
+           "or f32)"),
+    CHOICE("activation-precision", activation_precision, MODEL | OPTIONS_BASE, "f32|bf16",
            "how what ops make is stored (default: as --precision)"),
     CHOICE("grad-precision", grad_precision, TRAIN, "f32|bf16",
            "of parameters (default: as --precision, but f32 if a batch has several micro-batches)"),

@@ -22,7 +22,7 @@ enum option_group {     // which commands take it
     OPTIONS_FIT = 1024,
     OPTIONS_PLAN = 2048,
     OPTIONS_CHECK = 4096,
-    OPTIONS_BASE = 8192, // what reads adapters
+    OPTIONS_BASE = 8192, // what reads a model and trains nothing
     OPTIONS_MERGE = 16384,
 };
 

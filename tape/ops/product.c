@@ -117,7 +117,7 @@ static const real *forward_panel(const struct product *p, const struct cut *c, i
     if (p->w.dtype == DTYPE_REAL)
         return (const real *)p->w.at + first * c->slice * p->in;
     int64_t from = first * c->slice, to = end * c->slice < p->out ? end * c->slice : p->out;
-#pragma omp parallel for schedule(static) num_threads(p->threads)
+#pragma omp parallel for schedule(static) num_threads(p->threads) if (p->in * p->out > TEAM)
     for (int64_t i = from; i < to; i++)
         array_read(p->w, i * p->in, p->in, p->work + (i - from) * p->in);
     return p->work;
@@ -171,7 +171,7 @@ static const real *input_panel(const struct product *p, const struct cut *c, int
     if (p->w.dtype == DTYPE_REAL)
         return NULL;
     int64_t parts = tile_count(p->out, ROWS);
-#pragma omp parallel for schedule(static) num_threads(p->threads)
+#pragma omp parallel for schedule(static) num_threads(p->threads) if (p->in * p->out > TEAM)
     for (int64_t task = 0; task < (end - first) * parts; task++) {
         int64_t s = task / parts, stride;
         struct tile rows = tile_at(task % parts, p->out, ROWS);
