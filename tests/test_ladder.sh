@@ -48,6 +48,14 @@ done
 "$memtape" plan --model gpt2 --generate 1024 --precision bf16 --quiet --json "$dir/plain"
 is 'peak of inference' "$(rung 13 peak_bytes)" "$(value "$dir/plain" memory.peak_bytes)"
 
+# 8-bit state of the larger models, tensor by tensor: 2 bytes and an absmax of 4 for each block of 256,
+# 8 bytes where a tensor has fewer than 4,096 numbers.
+for case in gpt2-medium:722066976 gpt2-large:1574739240 gpt2-xl:3166667352; do
+    "$memtape" plan --model "${case%:*}" --batch 1 --optimizer adamw8bit --quiet --json "$dir/plain"
+    is "8-bit state of ${case%:*}" "$(value "$dir/plain" memory.categories.optimizer_state.at_peak)" \
+        "${case#*:}"
+done
+
 # ---- options that the rungs set are refused ----
 
 "$memtape" ladder --precision bf16 >"$dir/out" 2>"$dir/log" && fail '--precision is taken'
