@@ -101,6 +101,8 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
     json_real(j, "dropout", m->dropout);
     json_text(j, "attention", gpt_attention_name(m->attention));
     json_text(j, "checkpoint", tape_policy_name(m->checkpoint));
+    json_text(j, "weights", precision_name(m->weights));
+    json_text(j, "activations", precision_name(m->activations));
     report_lora_json(j, &m->lora);
     json_end(j);
 }
@@ -119,6 +121,28 @@ void report_flops_json(struct json *j, const struct tape *t)
     json_end(j);
 }
 
+// A line, if anything is stored in less than it is computed in.
+static void storage_line(FILE *f, const struct config *c, const struct gpt *g)
+{
+    const struct gpt_config *m = &c->model;
+    bool has_masters = false, has_gradients = false;
+    for (int i = 0; i < g->params.count; i++) {
+        has_masters |= g->params.param[i].master.data != NULL;
+        has_gradients |= g->params.param[i].tensor.grad != NULL;
+    }
+    bool gradients_are_less = has_gradients && g->params.gradients != PRECISION_REAL;
+    if (m->weights == PRECISION_REAL && m->activations == PRECISION_REAL && !gradients_are_less)
+        return;
+    fprintf(f, "stored: weights %s%s", precision_name(m->weights),
+            has_masters ? " with f32 masters" : "");
+    if (has_gradients)
+        fprintf(f, ", gradients %s%s", precision_name(g->params.gradients),
+                !gradients_are_less && c->step.micro_batch < c->step.batch
+                    ? " (over several micro-batches bf16 would stall)"
+                    : "");
+    fprintf(f, ", activations %s\n", precision_name(m->activations));
+}
+
 void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
 {
     const struct gpt_config *m = &c->model;
@@ -132,6 +156,7 @@ void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
             c->model_name, (long long)params, trains, (long long)m->layers, (long long)m->heads,
             (long long)m->width, (long long)m->context, (long long)m->vocab,
             m->tie ? "tied" : "untied");
+    storage_line(f, c, g);
 }
 
 // What was held, divided by the tokens that there was room for.

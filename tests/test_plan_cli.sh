@@ -301,4 +301,16 @@ is 'a batch of 2^24' "$(value "$dir/json" memory.categories.batch.at_peak)" $((2
 plan json --model tiny --batch 1 --context 16777216
 is 'weights of 2^24 positions' "$(value "$dir/json" memory.categories.weights.at_peak)" \
     $((4 * (16777216 * 32 + 62 * 32 + 2 * (12 * 1024 + 13 * 32) + 64)))
+
+# ---- how things are stored is said ----
+
+plan stored --model tiny --precision bf16
+grep -q '^stored: weights bf16 with f32 masters, gradients bf16, activations bf16$' "$dir/table" ||
+    fail "one micro-batch in bf16: $(head -n 2 "$dir/table")"
+plan stored --model tiny --precision bf16 --micro-batch 5
+grep -q '^stored: .* gradients f32 (over several micro-batches bf16 would stall)' "$dir/table" ||
+    fail "several micro-batches in bf16: $(head -n 2 "$dir/table")"
+is 'their bytes' "$(value "$dir/stored" memory.categories.gradients.at_peak)" $((4 * 28480))
+plan stored --model tiny
+! grep -q '^stored:' "$dir/table" || fail 'a plan of reals speaks of storage'
 finish
