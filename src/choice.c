@@ -31,8 +31,11 @@ struct choice choice_of(const struct config *c)
                             .tokens = c->sample.tokens,
                             .checkpoint = c->auto_checkpoint ? CHECKPOINT_AUTO : CHECKPOINT_NONE,
                             .half = c->model.half_segments,
+                            .chunked = c->model.chunked_loss,
                             .attention = c->model.attention,
-                            .optimizer = c->step.optimizer.kind};
+                            .optimizer = c->step.optimizer.kind,
+                            .bf16 = c->model.weights == PRECISION_BF16,
+                            .lora_rank = c->model.lora.rank};
     for (int i = 0; !c->auto_checkpoint && i < CHECKPOINT_AUTO; i++)
         if (checkpoints[i].policy == c->model.checkpoint)
             choice.checkpoint = (enum choice_checkpoint)i;
@@ -40,6 +43,19 @@ struct choice choice_of(const struct config *c)
 }
 
 // ---- dry runs --------------------------------------------------------------------------
+
+// As --precision bf16 and --lora R alone, without what else they could be given.
+static void apply_storage(struct config *c, const struct choice *choice)
+{
+    bool was_bf16 = c->model.weights == PRECISION_BF16;
+    if (choice->bf16 && !was_bf16 && DTYPE_REAL == DTYPE_F32)
+        c->model.weights = c->model.activations = PRECISION_BF16;
+    if (c->gradients_follow)
+        c->step.gradients = config_gradients(c);
+    if (choice->lora_rank != c->model.lora.rank)
+        c->model.lora = (struct lora_config){
+            .rank = choice->lora_rank, .alpha = (double)choice->lora_rank, .targets = LORA_QKV};
+}
 
 static void apply(struct config *c, const struct choice *choice, int64_t limit_bytes)
 {
@@ -51,6 +67,8 @@ static void apply(struct config *c, const struct choice *choice, int64_t limit_b
     c->model.layers = choice->layers;
     c->model.half_segments = choice->half;
     c->model.attention = choice->attention;
+    c->model.chunked_loss = choice->chunked;
+    apply_storage(c, choice);
     c->model.checkpoint = checkpoints[choice->checkpoint].policy;
     c->model.policies = NULL;
     c->auto_checkpoint = choice->checkpoint == CHECKPOINT_AUTO;
@@ -141,6 +159,11 @@ int choice_options(const struct settings *s, enum config_use use, const struct c
         add_text(&w, "attention", gpt_attention_name(to->attention));
     if (from->optimizer != to->optimizer)
         add_text(&w, "optimizer", optimizer_name(to->optimizer));
+    if (from->chunked != to->chunked)
+        add_text(&w, "loss", to->chunked ? "chunked" : "plain");
+    if (from->bf16 != to->bf16)
+        add_text(&w, "precision", to->bf16 ? "bf16" : "f32");
+    add_int(&w, "lora", from->lora_rank, to->lora_rank);
     add_int(&w, s->generate != UNSET_INT ? "generate" : "sample-tokens", from->tokens, to->tokens);
     return w.count;
 }

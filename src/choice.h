@@ -22,9 +22,12 @@ struct choice {
     int64_t batch, micro_batch, seq, layers;
     int64_t tokens; // of the sample
     enum choice_checkpoint checkpoint;
-    bool half; // segments
+    bool half;    // segments
+    bool chunked; // loss
     enum gpt_attention attention;
     enum optimizer_kind optimizer;
+    bool bf16;         // weights and activations, and gradients as config_gradients says
+    int64_t lora_rank; // 0: no adapters
 };
 
 struct cost {
@@ -43,7 +46,7 @@ struct choice choice_of(const struct config *c);
 bool choice_measure(const struct config *c, const struct choice *choice, enum config_use use,
                     int64_t limit_bytes, struct cost *cost);
 
-enum { CHOICE_OPTIONS_MAX = 10, CHOICE_TEXT_BYTES = 320 };
+enum { CHOICE_OPTIONS_MAX = 13, CHOICE_TEXT_BYTES = 320 };
 
 struct choice_option {
     const char *name;

@@ -22,7 +22,8 @@ static const struct command command = {
     .groups = OPTIONS_COMMON | OPTIONS_MODEL | OPTIONS_DATA | OPTIONS_TRAIN | OPTIONS_RUN |
               OPTIONS_SAMPLE | OPTIONS_FIT};
 
-enum { WAYS_MAX = 512, LINES_MAX = 12, AUTO_TRIES = 3, COMMAND_BYTES = 1 << 14 };
+enum { WAYS_MAX = 4096, LINES_MAX = 12, AUTO_TRIES = 3, COMMAND_BYTES = 1 << 14 };
+enum { LORA_RANK = 8 }; // of --allow lora
 
 struct way {
     struct choice choice;
@@ -40,7 +41,7 @@ struct fit {
     struct way way[WAYS_MAX];
     int count; // of ways; after pick_front: of the front, fastest first
     int tried; // dry runs of whole steps
-    bool allows[OPTIMIZER_COUNT];
+    bool allows[OPTIMIZER_COUNT], allows_bf16, allows_lora;
     int64_t limit_bytes;
     struct suggestion smaller[SUGGESTIONS]; // if nothing fits
     int smaller_count;
@@ -51,22 +52,24 @@ struct fit {
 
 static bool read_allowed(struct fit *f, struct error *e)
 {
-    static const char *const later[] = {"bf16", "lora"};
     const char *at = f->settings.allow;
     while (at != NULL && *at != 0) {
         size_t length = strcspn(at, ",");
-        for (int i = 0; i < COUNT_OF(later); i++)
-            if (strlen(later[i]) == length && strncmp(at, later[i], length) == 0)
-                return refuse(e, "--allow %s: not available yet; optimizers are", later[i]);
         char name[16] = "";
         enum optimizer_kind kind;
         if (length < sizeof(name))
             memcpy(name, at, length);
-        if (!optimizer_find(name, &kind))
+        if (strcmp(name, "bf16") == 0)
+            f->allows_bf16 = true;
+        else if (strcmp(name, "lora") == 0)
+            f->allows_lora = true;
+        else if (optimizer_find(name, &kind))
+            f->allows[kind] = true;
+        else
             return refuse(e,
-                          "--allow %.*s: expected a list of optimizers, as sgd,adamw8bit,adafactor",
+                          "--allow %.*s: expected a list of bf16, lora and optimizers, as "
+                          "bf16,adamw8bit",
                           (int)length, at);
-        f->allows[kind] = true;
         at += length + (at[length] == ',');
     }
     return true;
@@ -167,6 +170,22 @@ static void search(struct fit *f, struct choice choice)
         }
 }
 
+// With each way to store less that is allowed, and the loss whole and by chunks: that changes no
+// bit, but adapters of the head need it whole.
+static void search_stored(struct fit *f, struct choice choice)
+{
+    const struct choice base = choice;
+    bool may_chunk = f->settings.loss == NULL && !(f->config.model.lora.targets & LORA_HEAD);
+    for (int lora = 0; lora <= (f->allows_lora && base.lora_rank == 0); lora++)
+        for (int less = 0; less <= (f->allows_bf16 && !base.bf16); less++)
+            for (int chunked = 0; chunked <= (may_chunk && !base.chunked); chunked++) {
+                choice.lora_rank = lora == 1 ? LORA_RANK : base.lora_rank;
+                choice.bf16 = less == 1 || base.bf16;
+                choice.chunked = chunked == 1 || base.chunked;
+                search(f, choice);
+            }
+}
+
 static int by_time(const void *a, const void *b)
 {
     const struct way *x = a, *y = b;
@@ -223,12 +242,12 @@ static bool find(struct fit *f, struct error *e)
         return false;
     if (try(f, &f->plain.choice, &f->plain.cost))
         describe(f, &f->plain);
-    search(f, f->base);
+    search_stored(f, f->base);
     for (int k = 0; k < OPTIMIZER_COUNT; k++) {
         struct choice other = f->base;
         other.optimizer = (enum optimizer_kind)k;
         if (f->allows[k] && f->base.optimizer != other.optimizer)
-            search(f, other);
+            search_stored(f, other);
     }
     pick_front(f);
     if (f->count > 0)
@@ -263,7 +282,7 @@ static void way_line(const struct fit *f, const struct way *w, const char *name)
 {
     char peak[TEXT_NUMBER_BYTES];
     bool is_short = w->seconds < 10;
-    printf("  %-58s %15lld %9s %6.1f%% %8.1f%% %10.1f %s\n", name, (long long)w->cost.peak_bytes,
+    printf("  %-76s %15lld %9s %6.1f%% %8.1f%% %10.1f %s\n", name, (long long)w->cost.peak_bytes,
            text_from_bytes(w->cost.peak_bytes, peak),
            100 * (double)w->cost.peak_bytes / (double)f->limit_bytes, recompute_percent(&w->cost),
            is_short ? 1e3 * w->seconds : w->seconds, is_short ? "ms" : "s");
@@ -275,7 +294,7 @@ static void print(const struct fit *f)
            (long long)f->plain.cost.params, (long long)f->base.batch, (long long)f->base.seq,
            (long long)f->limit_bytes);
     rates_line(&f->rates, f->base.optimizer);
-    printf("  %-58s %15s %9s %7s %9s %13s\n", "options", "peak bytes", "", "budget", "recompute",
+    printf("  %-76s %15s %9s %7s %9s %13s\n", "options", "peak bytes", "", "budget", "recompute",
            "time of a step");
     way_line(f, &f->plain, "(as it was said)");
     for (int i = 0; i < f->count; i++)
@@ -295,6 +314,9 @@ static void way_json(struct json *j, const char *key, const struct fit *f, const
     json_text(j, "checkpoint", choice_checkpoint_name(w->choice.checkpoint));
     json_text(j, "segments", w->choice.half ? "half" : "block");
     json_text(j, "attention", gpt_attention_name(w->choice.attention));
+    json_text(j, "loss", w->choice.chunked ? "chunked" : "plain");
+    json_text(j, "precision", precision_name(w->choice.bf16 ? PRECISION_BF16 : PRECISION_REAL));
+    json_int(j, "lora_rank", w->choice.lora_rank);
     json_text(j, "optimizer", optimizer_name(w->choice.optimizer));
     json_int(j, "peak_bytes", w->cost.peak_bytes);
     json_real(j, "share", (double)w->cost.peak_bytes / (double)f->limit_bytes);

@@ -17,6 +17,7 @@ struct config {
     struct batch_shape shape; // of training batches
     struct generate_config sample;
     int64_t steps, eval_every, eval_batches, save_every;
+    bool gradients_follow; // their precision was not said: see config_gradients
     int threads;
     bool auto_checkpoint;            // choose policies[] so that a budget holds
     int64_t process_budget_bytes;    // of arena and outside together; 0: none
@@ -42,6 +43,10 @@ enum config_use { CONFIG_TRAIN, CONFIG_PLAN, CONFIG_EVAL, CONFIG_GENERATE, CONFI
 // resumed brings its options). On success config_close gives back what is held.
 bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e);
 void config_close(struct config *c);
+
+// How gradients are stored unless something else was said: as weights are, but as reals over
+// several micro-batches. Rounded once for each, a sum over many would stop growing.
+enum precision config_gradients(const struct config *c);
 
 // dir itself if it is a snapshot, or dir/snapshot of a run's directory.
 bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CANDIDATES_MAX = 16 };
+enum { CANDIDATES_MAX = 24 };
 
 struct search {
     const struct config *config;
@@ -112,6 +112,12 @@ static void try_policy(struct search *s, enum choice_checkpoint checkpoint, bool
     }
 }
 
+// A loss by chunks changes no bit, but adapters of the head need the logits whole.
+static bool may_chunk(const struct search *s)
+{
+    return !(s->config->model.lora.targets & LORA_HEAD);
+}
+
 // A micro-batch alone, recomputation alone, and then both: where recomputation allows a larger one.
 static void try_keeping(struct search *s)
 {
@@ -119,6 +125,11 @@ static void try_keeping(struct search *s)
     struct cost cost;
     if (largest_micro_batch(s, &choice, &cost) && add(s, &choice, &cost, ""))
         s->micro_batch = choice.micro_batch;
+    choice = s->base;
+    choice.chunked = true;
+    if (!s->base.chunked && may_chunk(s) && !try(s, choice, "") &&
+        largest_micro_batch(s, &choice, &cost) && choice.micro_batch > s->micro_batch)
+        add(s, &choice, &cost, "");
     if (s->use == CONFIG_EVAL)
         return;
     if (s->base.attention == GPT_ATTENTION_NAIVE) {
@@ -170,32 +181,38 @@ static void try_smaller(struct search *s, struct choice *choice, int64_t *field,
     add(s, &at, &best, changes);
 }
 
-static struct choice thriftiest(const struct choice *base)
+static struct choice thriftiest(const struct search *s)
 {
-    struct choice choice = *base;
+    struct choice choice = s->base;
     choice.micro_batch = 1;
     choice.checkpoint = CHECKPOINT_FULL;
     choice.half = true;
     choice.attention = GPT_ATTENTION_TILED;
+    choice.chunked |= may_chunk(s);
     return choice;
 }
 
 // With as little else as will do.
-static void try_sgd(struct search *s)
+static bool try_optimizer(struct search *s, enum optimizer_kind kind)
 {
     static const char changes[] = "changes the training: another optimizer";
     struct choice choice = s->base;
     struct cost cost;
-    choice.optimizer = OPTIMIZER_SGD;
+    choice.optimizer = kind;
     if (try(s, choice, changes))
-        return;
-    if (largest_micro_batch(s, &choice, &cost)) {
-        add(s, &choice, &cost, changes);
-        return;
-    }
-    choice = thriftiest(&s->base);
-    choice.optimizer = OPTIMIZER_SGD;
-    try(s, choice, changes);
+        return true;
+    if (largest_micro_batch(s, &choice, &cost))
+        return add(s, &choice, &cost, changes);
+    choice = thriftiest(s);
+    choice.optimizer = kind;
+    return try(s, choice, changes);
+}
+
+// The nearest relative first: the same moments in a byte each.
+static void try_optimizers(struct search *s)
+{
+    if (s->base.optimizer != OPTIMIZER_ADAMW || !try_optimizer(s, OPTIMIZER_ADAMW8BIT))
+        try_optimizer(s, OPTIMIZER_SGD);
 }
 
 static void try_changing(struct search *s, const struct choice *from)
@@ -203,7 +220,7 @@ static void try_changing(struct search *s, const struct choice *from)
     struct choice choice = *from;
     bool owns_model = s->config->snapshot_dir[0] == 0 && s->config->base.dir[0] == 0;
     if (s->count < SUGGESTIONS && from->optimizer != OPTIMIZER_SGD && !s->config->resumes)
-        try_sgd(s);
+        try_optimizers(s);
     if (s->count < SUGGESTIONS)
         try_smaller(s, &choice, &choice.batch, "changes the training: a smaller batch");
     choice = *from;
@@ -239,7 +256,7 @@ int suggest(struct suggestion list[SUGGESTIONS], const struct config *c, const s
     qsort(found, (size_t)search.count, sizeof(*found), by_compute);
     if (use == CONFIG_EVAL)
         return answer(&search, list);
-    struct choice from = search.count > 0 ? search.base : thriftiest(&search.base);
+    struct choice from = search.count > 0 ? search.base : thriftiest(&search);
     try_changing(&search, &from);
     return answer(&search, list);
 }
@@ -248,7 +265,7 @@ void suggest_print(FILE *f, const struct suggestion *list, int count)
 {
     for (int i = 0; i < count; i++) {
         const struct suggestion *g = &list[i];
-        fprintf(f, "    %-60s  %15lld bytes, ", g->options, (long long)g->cost.peak_bytes);
+        fprintf(f, "    %-76s  %15lld bytes, ", g->options, (long long)g->cost.peak_bytes);
         if (g->changes[0] != 0)
             fprintf(f, "%s\n", g->changes);
         else if (g->cost.total_flops == 0) // no training

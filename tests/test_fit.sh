@@ -116,11 +116,13 @@ grep -qE '"optimizer": "(lion|adafactor|adamw8bit)"' "$dir/fit.json" || fail '--
 for kind in sgd momentum adamw adamw8bit lion adafactor; do
     value "$dir/fit.json" "rates.${kind}_seconds_per_weight" | grep -q '^[0-9.e-]*$' || fail "no rate of $kind"
 done
-for word in bf16 lora sgd,bf16; do
-    "$memtape" fit --model tiny --budget 1GB --allow $word >"$dir/stdout" 2>"$dir/log" && fail "allows $word"
-    [ "$(wc -l <"$dir/log")" = 1 ] && grep -q "${word#sgd,}: not available yet" "$dir/log" ||
-        fail "--allow $word: $(cat "$dir/log")"
-done
+fit --model nano --vocab 40 --batch 64 --budget 100MB --allow bf16,lora
+grep -q '"precision": "bf16"' "$dir/fit.json" || fail '--allow bf16 does not allow it'
+grep -q '"lora_rank": 8' "$dir/fit.json" || fail '--allow lora does not allow it'
+fit --model tiny --vocab 40 --batch 24 --budget $((peak / 2))
+grep -q '"precision": "bf16"\|"lora_rank": 8' "$dir/fit.json" && fail 'bf16 or adapters without leave'
+fit --layers 1 --heads 1 --width 8 --context 256 --vocab 30000 --batch 4 --budget 300MB
+grep -q '"loss": "chunked"' "$dir/fit.json" || fail 'a loss by chunks, which changes no bit, is not tried'
 for bad in '--allow sgdd' '--budget 0' '--budget -1' '--budget 8apples' '' '--budget 1GB --activation-budget 1MB'; do
     "$memtape" fit --model tiny $bad >"$dir/stdout" 2>"$dir/log" && fail "takes $bad"
     [ "$(wc -l <"$dir/log")" = 1 ] && grep -q '^memtape fit: .*expected\|^memtape fit: .*fit goes' "$dir/log" ||
