@@ -45,6 +45,7 @@ static void apply(struct config *c, const struct choice *choice, int64_t limit_b
 {
     c->step.batch = c->shape.batch = choice->batch;
     c->step.micro_batch = choice->micro_batch;
+    config_choose_gradients(c);
     c->step.seq = c->shape.seq = choice->seq;
     c->step.optimizer.kind = choice->optimizer;
     c->sample.tokens = choice->tokens;
@@ -192,6 +193,24 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
     bool ok = measure(&built, use, cost);
     config_close(&built);
     return ok;
+}
+
+// Of the whole batch at once gradients are stored in other bytes than of several micro-batches.
+static bool whole_is_apart(const struct config *c)
+{
+    return !c->says_gradients && c->model.weights != PRECISION_REAL;
+}
+
+int choice_middle(const struct config *c, int low, int high)
+{
+    return whole_is_apart(c) && low == 0 ? 0 : low + (high - low) / 2;
+}
+
+bool choice_rounds_differently(const struct config *c, const struct choice *a,
+                               const struct choice *b)
+{
+    bool splits = a->micro_batch < a->batch, other_splits = b->micro_batch < b->batch;
+    return a->attention != b->attention || (whole_is_apart(c) && splits != other_splits);
 }
 
 int choice_micro_batches(int64_t batch, int64_t size[MICRO_BATCHES_MAX])
