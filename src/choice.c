@@ -50,8 +50,7 @@ static void apply_storage(struct config *c, const struct choice *choice)
     bool was_bf16 = c->model.weights == PRECISION_BF16;
     if (choice->bf16 && !was_bf16 && DTYPE_REAL == DTYPE_F32)
         c->model.weights = c->model.activations = PRECISION_BF16;
-    if (c->gradients_follow)
-        c->step.gradients = config_gradients(c);
+    config_choose_gradients(c);
     if (choice->lora_rank != c->model.lora.rank)
         c->model.lora = (struct lora_config){
             .rank = choice->lora_rank, .alpha = (double)choice->lora_rank, .targets = LORA_QKV};
@@ -215,6 +214,24 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
     bool ok = measure(&built, use, cost);
     config_close(&built);
     return ok;
+}
+
+// Of the whole batch at once gradients are stored in other bytes than of several micro-batches.
+static bool whole_is_apart(const struct config *c)
+{
+    return !c->says_gradients && c->model.weights != PRECISION_REAL;
+}
+
+int choice_middle(const struct config *c, int low, int high)
+{
+    return whole_is_apart(c) && low == 0 ? 0 : low + (high - low) / 2;
+}
+
+bool choice_rounds_differently(const struct config *c, const struct choice *a,
+                               const struct choice *b)
+{
+    bool splits = a->micro_batch < a->batch, other_splits = b->micro_batch < b->batch;
+    return a->attention != b->attention || (whole_is_apart(c) && splits != other_splits);
 }
 
 int choice_micro_batches(int64_t batch, int64_t size[MICRO_BATCHES_MAX])

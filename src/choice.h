@@ -26,7 +26,7 @@ struct choice {
     bool chunked; // loss
     enum gpt_attention attention;
     enum optimizer_kind optimizer;
-    bool bf16;         // weights and activations, and gradients as config_gradients says
+    bool bf16;         // weights and activations, and gradients as config_choose_gradients says
     int64_t lora_rank; // 0: no adapters
 };
 
@@ -71,5 +71,14 @@ bool choice_verify(const struct settings *s, const struct config *c, enum config
 // no more. All of them up to MICRO_BATCHES_MAX, then thinner and down to 1.
 enum { MICRO_BATCHES_MAX = 128 };
 int choice_micro_batches(int64_t batch, int64_t size[MICRO_BATCHES_MAX]);
+
+// Which of them halving tries next, of [low, high): a larger one needs more. But the whole batch
+// may have gradients of bf16 where several micro-batches have f32, and is then tried before all
+// others.
+int choice_middle(const struct config *c, int low, int high);
+
+// The same mathematics, and other last bits: of attention, or of how gradients are stored.
+bool choice_rounds_differently(const struct config *c, const struct choice *a,
+                               const struct choice *b);
 
 #endif

@@ -106,7 +106,7 @@ static int largest_fitting(struct fit *f, struct choice choice, const int64_t *s
     int low = 0, high = count;
     struct cost cost;
     while (low < high) {
-        int middle = low + (high - low) / 2;
+        int middle = choice_middle(&f->config, low, high);
         choice.micro_batch = size[middle];
         if (try(f, &choice, &cost) && cost.peak_bytes <= f->limit_bytes) {
             add(f, &choice, &cost);

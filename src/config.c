@@ -333,9 +333,12 @@ static bool encode_prompt(struct config *c, const struct settings *s, struct err
 
 // ---- training --------------------------------------------------------------------------
 
-enum precision config_gradients(const struct config *c)
+// Rounded once per micro-batch, a sum over many of them would stop growing.
+void config_choose_gradients(struct config *c)
 {
-    return c->step.micro_batch < c->step.batch ? PRECISION_REAL : c->model.weights;
+    bool splits = c->step.micro_batch < c->step.batch;
+    if (!c->says_gradients)
+        c->step.gradients = splits ? PRECISION_REAL : c->model.weights;
 }
 
 static void choose_training(struct config *c, const struct settings *s)
@@ -362,8 +365,9 @@ static void choose_training(struct config *c, const struct settings *s)
                                                 .min_rate = real_or(s->min_lr, lr / 10),
                                                 .warmup_steps = int_or(s->warmup, 0),
                                                 .decay_steps = int_or(s->decay_steps, c->steps)}};
-    c->gradients_follow = s->grad_precision == NULL;
-    c->step.gradients = precision_of(s->grad_precision, config_gradients(c));
+    c->says_gradients = s->grad_precision != NULL;
+    c->step.gradients = precision_of(s->grad_precision, c->model.weights);
+    config_choose_gradients(c);
     if (s->decay_steps == UNSET_INT && c->step.schedule.warmup_steps > c->steps)
         c->step.schedule.decay_steps = 0;
     c->shape = (struct batch_shape){.batch = batch,

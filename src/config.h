@@ -17,13 +17,13 @@ struct config {
     struct batch_shape shape; // of training batches
     struct generate_config sample;
     int64_t steps, eval_every, eval_batches, save_every;
-    bool gradients_follow; // their precision was not said: see config_gradients
     int threads;
     bool auto_checkpoint;            // choose policies[] so that a budget holds
     int64_t process_budget_bytes;    // of arena and outside together; 0: none
     int64_t outside_bytes;           // of the process beside the arena; 0: not measured
     int64_t budget_bytes;            // of the arena's peak; 0: none
     int64_t activation_budget_bytes; // of the peak without what stays; 0: none
+    bool says_gradients;             // --grad-precision: they follow no rule
     bool lists_all;                  // dry: every micro-batch, not one for all that are alike
     unsigned char policies[CONFIG_SEGMENTS_MAX];
     bool has_data; // data is open
@@ -44,9 +44,8 @@ enum config_use { CONFIG_TRAIN, CONFIG_PLAN, CONFIG_EVAL, CONFIG_GENERATE, CONFI
 bool config_build(struct config *c, struct settings *s, enum config_use use, struct error *e);
 void config_close(struct config *c);
 
-// How gradients are stored unless something else was said: as weights are, but as reals over
-// several micro-batches. Rounded once for each, a sum over many would stop growing.
-enum precision config_gradients(const struct config *c);
+// How gradients are stored, if that was not said. Whoever changes batch or micro-batch asks again.
+void config_choose_gradients(struct config *c);
 
 // dir itself if it is a snapshot, or dir/snapshot of a run's directory.
 bool config_find_snapshot(const char *dir, char found[CONFIG_PATH_BYTES], struct error *e);

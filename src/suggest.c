@@ -51,7 +51,7 @@ static bool add(struct search *s, const struct choice *choice, const struct cost
         return false;
     struct suggestion *g = &s->found[s->count];
     *g = (struct suggestion){.choice = *choice, .cost = *cost, .changes = changes};
-    g->rounds_differently = choice->attention != s->base.attention;
+    g->rounds_differently = choice_rounds_differently(s->config, choice, &s->base);
     double more = (double)(cost->total_flops - s->plain.total_flops);
     g->compute_percent = s->plain.total_flops > 0 ? 100 * more / (double)s->plain.total_flops : 0;
     choice_text(option, n, g->options);
@@ -77,7 +77,7 @@ static bool largest_micro_batch(struct search *s, struct choice *choice, struct 
     struct cost tried;
     bool found = false;
     while (low < high) {
-        int middle = low + (high - low) / 2;
+        int middle = choice_middle(s->config, low, high);
         at.micro_batch = size[middle];
         if (s->use == CONFIG_EVAL)
             at.batch = at.micro_batch;

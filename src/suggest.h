@@ -16,7 +16,7 @@ struct suggestion {
     struct choice choice;
     struct cost cost;
     double compute_percent;  // FLOPs more than without it
-    bool rounds_differently; // the same mathematics in another order of sums
+    bool rounds_differently; // the same mathematics, but other last bits
     const char *changes;     // "changes the training: ..."; "" if it does not
     char options[CHOICE_TEXT_BYTES];
 };

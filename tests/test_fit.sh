@@ -72,7 +72,8 @@ fi
 # ---- every line is true ----
 
 for options in '--checkpoint none' '' '--segments half' '--checkpoint full' '--micro-batch 5' \
-    '--checkpoint auto' '--attention naive --dropout 0.1' '--eval-every 1 --no-tie'; do
+    '--checkpoint auto' '--attention naive --dropout 0.1' '--eval-every 1 --no-tie' \
+    '--precision bf16' '--precision bf16 --lora 4 --optimizer adamw8bit'; do
     set -- --model tiny --vocab 40 --batch 24 $options
     [ "$options" != '--checkpoint auto' ] || set -- "$@" --budget 1GB
     peak=$(held "$@")

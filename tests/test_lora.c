@@ -162,6 +162,8 @@ struct way { // to take the same steps
     int threads;
 };
 
+static int alone = -1; // the parameter that is trained; -1: what the configuration says
+
 static void open_model(const struct gpt_config *g, const struct way *w)
 {
     struct gpt_config c = *g;
@@ -177,6 +179,8 @@ static void open_model(const struct gpt_config *g, const struct way *w)
     };
     open_tape(&m.tape, w->threads);
     gpt_init(&m.gpt, &m.tape, &c);
+    for (int i = 0; alone >= 0 && i < m.gpt.params.count; i++)
+        m.gpt.params.param[i].is_frozen = i != alone;
     params_start(&m.gpt.params, &m.tape, 3);
     step_init(&m.step, &m.tape, &m.gpt, &s, true);
     for (int64_t i = 0; i < BATCH * T; i++) {
@@ -411,6 +415,54 @@ static void patterns_freeze_what_they_fit(void **state)
     tape_close(&m.tape);
 }
 
+static void take_gradients(void)
+{
+    struct step_result r;
+    struct error e;
+    if (!step_gradients(&m.step, &m.tape, &r, &e))
+        fail_msg("%s", e.text);
+}
+
+// A backward that reads what only a gradient of something frozen needs finds it given back.
+static void check_alone(const struct gpt_config *c, const struct way *w)
+{
+    static real all[NUMBERS_MAX];
+    int64_t count = 0;
+    open_model(c, w);
+    take_gradients();
+    int params = m.gpt.params.count;
+    for (int i = 0; i < params; i++) {
+        const struct tensor *x = &m.gpt.params.param[i].tensor;
+        assert_true(count + tensor_count(x) <= NUMBERS_MAX);
+        memcpy(all + count, x->grad, (size_t)tensor_count(x) * sizeof(real));
+        count += tensor_count(x);
+    }
+    tape_close(&m.tape);
+    for (int64_t at = 0; ++alone < params;) {
+        open_model(c, w);
+        take_gradients();
+        const struct param *p = &m.gpt.params.param[alone];
+        int64_t n = tensor_count(&p->tensor);
+        if (memcmp(p->tensor.grad, all + at, (size_t)n * sizeof(real)) != 0)
+            fail_msg("%s has another gradient when it is trained alone", p->name);
+        at += n;
+        tape_close(&m.tape);
+    }
+    alone = -1;
+}
+
+static void one_alone_has_the_gradient_it_has_among_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNT_OF(ways); i++) {
+        struct gpt_config c = plain;
+        c.tie = i % 2 == 0;
+        c.attention = i % 3 == 0 ? GPT_ATTENTION_TILED : GPT_ATTENTION_NAIVE;
+        c.chunked_loss = i % 4 >= 2;
+        check_alone(&c, &ways[i]);
+    }
+}
+
 // ---- numbers of 16 bits ----------------------------------------------------------------
 
 enum { ROWS = 131, COLS = 7, RANK = 3, OUT = 4, FIRST = 2, SAMPLES = 2 };
@@ -497,6 +549,7 @@ int main(void)
         cmocka_unit_test(merged_weights_give_the_same_logits),
         cmocka_unit_test(targets_have_names),
         cmocka_unit_test(patterns_freeze_what_they_fit),
+        cmocka_unit_test(one_alone_has_the_gradient_it_has_among_all),
         cmocka_unit_test(bf16_differs_by_one_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,14 +100,16 @@ static void parameter_gradients(const struct node *n, int64_t rows, int64_t cols
         if (dc.at != NULL)
             memcpy(sum_c, array_read(dc, c.from, c.count, room_c), bytes);
         for (int64_t i = 0; i < rows; i++) {
-            const real *x = array_read(op_data(n->in[0]), i * cols + c.from, c.count, room_x);
             const real *dy = array_read(op_dy(n), i * cols + c.from, c.count, room_dy);
-            real m = saved[2 * i], r = saved[2 * i + 1];
             // forward: y[j] = (x[j] - m) * r * scale[j] + (shift != NULL ? shift[j] : 0)
-            for (int64_t j = 0; j < c.count; j++) {
-                sum_s[j] += dy[j] * ((x[j] - m) * r);
+            for (int64_t j = 0; j < c.count; j++)
                 sum_c[j] += dy[j];
-            }
+            if (ds.at == NULL)
+                continue; // a shift alone reads no x, so that nobody may have kept it
+            const real *x = array_read(op_data(n->in[0]), i * cols + c.from, c.count, room_x);
+            real m = saved[2 * i], r = saved[2 * i + 1];
+            for (int64_t j = 0; j < c.count; j++)
+                sum_s[j] += dy[j] * ((x[j] - m) * r);
         }
         if (ds.at != NULL)
             array_write(ds, c.from, c.count, sum_s);
