@@ -27,18 +27,18 @@ static const struct {
     struct way way;
     struct way small; // of tensors that are too small for it; update NULL: there are none
 } kinds[OPTIMIZER_COUNT] = {
-    [OPTIMIZER_SGD] = {"sgd", {update_sgd, {{0}}}},
-    [OPTIMIZER_MOMENTUM] = {"momentum", {update_momentum, {{".m", WHOLE}}}},
-    [OPTIMIZER_ADAMW] = {"adamw", {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
+    [OPTIMIZER_SGD] = {.name = "sgd", .way = {update_sgd, {{0}}}},
+    [OPTIMIZER_MOMENTUM] = {.name = "momentum", .way = {update_momentum, {{".m", WHOLE}}}},
+    [OPTIMIZER_ADAMW] = {.name = "adamw", .way = {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
     [OPTIMIZER_ADAMW8BIT] =
-        {"adamw8bit",
-         {update_adamw8bit,
-          {{".m", CODES}, {".v", CODES}, {".m.absmax", BLOCKS}, {".v.absmax", BLOCKS}}},
-         {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
-    [OPTIMIZER_LION] = {"lion", {update_lion, {{".m", WHOLE}}}},
-    [OPTIMIZER_ADAFACTOR] = {"adafactor",
-                             {adafactor_update, {{".row", ROWS}, {".col", COLS}}},
-                             {adafactor_update, {{".v", WHOLE}}}},
+        {.name = "adamw8bit",
+         .way = {update_adamw8bit,
+                 {{".m", CODES}, {".v", CODES}, {".m.absmax", BLOCKS}, {".v.absmax", BLOCKS}}},
+         .small = {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
+    [OPTIMIZER_LION] = {.name = "lion", .way = {update_lion, {{".m", WHOLE}}}},
+    [OPTIMIZER_ADAFACTOR] = {.name = "adafactor",
+                             .way = {adafactor_update, {{".row", ROWS}, {".col", COLS}}},
+                             .small = {adafactor_update, {{".v", WHOLE}}}},
 };
 
 const char *optimizer_name(enum optimizer_kind k)
