@@ -56,9 +56,9 @@ void hunt_begin(struct hunt *h, struct run *r)
 void hunt_after_gradients(struct run *r)
 {
     const struct tensor *wte = &r->gpt.wte->tensor;
-    if (r->tape.trap != NULL && r->gpt.config.tie)
+    if (wte->grad != NULL)
         trap_values(&r->tape, wte, array_of(wte->grad, wte->grad_dtype), ".grad",
-                    "once the gradients of its two uses were added");
+                    "once all that adds to it had done so");
 }
 
 void hunt_after_update(struct run *r)

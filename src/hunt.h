@@ -20,7 +20,7 @@ struct hunt {
 void hunt_begin(struct hunt *h, struct run *r);
 
 // What no op makes. Without hunt_begin these do nothing.
-void hunt_after_gradients(struct run *r); // of the tied table: sums of two uses
+void hunt_after_gradients(struct run *r); // the token table's, where step.c joins two into one
 void hunt_after_update(struct run *r);    // weights and optimizer state
 
 #endif

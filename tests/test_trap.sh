@@ -80,7 +80,8 @@ says '^memtape train: wpe.weight\[15,15\] is -inf after the update of step 1 \(1
 # ---- a healthy run ----
 
 for options in '' '--attention naive --checkpoint full --dropout 0.1 --micro-batch 5' \
-    '--checkpoint selective --no-tie --tokenizer byte --optimizer sgd --threads 2'; do
+    '--checkpoint selective --no-tie --tokenizer byte --optimizer sgd --threads 2' \
+    '--lora 2 --micro-batch 5' '--precision bf16 --no-tie --freeze wpe.*'; do
     for trap in '' --trap-nan; do
         run train --data "$text" $small --steps 4 --eval-every 2 $options --quiet $trap \
             --out "$dir/out$trap" --json "$dir/report$trap.json"
