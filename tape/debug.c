@@ -508,7 +508,7 @@ static const char *matrix_of(const struct tensor *x, struct array values)
 
 static struct array values_of(const struct tensor *x)
 {
-    return array_from(array_of(owner_of(x)->data, x->dtype), x->base_offset);
+    return array_from(tensor_data(owner_of(x)), x->base_offset);
 }
 
 void debug_tensor(const struct tape *t, const char *name)
@@ -570,7 +570,7 @@ void debug_grad(const struct tape *t, const char *name)
     if (x == NULL)
         return;
     const struct tensor *owner = owner_of(x);
-    struct array values = array_from(array_of(owner->grad, owner->grad_dtype), x->base_offset);
+    struct array values = array_from(tensor_grad(owner), x->base_offset);
     bool is_dy = values.at == NULL && t->running != NULL && t->running->out == x;
     if (is_dy && t->arena.ledger.phase == PHASE_BACKWARD)
         values.at = (void *)(uintptr_t)t->running->dy; // in place: it is its input's already

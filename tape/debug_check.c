@@ -163,7 +163,7 @@ static const struct tensor *copy_inputs(struct copies *c, const struct node *n)
             return x;
         struct copy *y = add(c, x);
         for (int64_t k = 0; y != NULL && k < tensor_count(x); k++)
-            y->data[k] = array_get(array_of(x->data, x->dtype), k);
+            y->data[k] = array_get(tensor_data(x), k);
     }
     return NULL;
 }
