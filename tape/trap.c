@@ -248,14 +248,6 @@ bool trap_values(struct tape *t, const struct tensor *x, struct array at, const 
 // other run again up to the input. It is looked at, and n runs once more.
 enum { CHAIN_MAX = 16 };
 
-static struct node *maker_of(const struct tape *t, const struct node *n, const struct tensor *x)
-{
-    for (int i = n->index - 1; i >= 0; i--)
-        if (t->node[i].out == x)
-            return &t->node[i];
-    return NULL;
-}
-
 static bool can_repeat(const struct node *m)
 {
     bool ok = m->forward_work_bytes == 0 && m->out->base == NULL &&
@@ -270,10 +262,10 @@ static bool bring_back(struct tape *t, struct node *n)
     struct node *chain[CHAIN_MAX];
     int count = 0;
     for (struct tensor *x = n->taken; x != NULL; x = chain[count - 1]->taken) {
-        struct node *m = count < CHAIN_MAX ? maker_of(t, n, x) : NULL;
-        if (m == NULL || !can_repeat(m))
+        int maker = count < CHAIN_MAX ? tape_maker(t, x) : -1;
+        if (maker < 0 || !can_repeat(&t->node[maker]))
             return false;
-        chain[count++] = m;
+        chain[count++] = &t->node[maker];
     }
     real *buffer = n->taken->data;
     while (count-- > 0) {
