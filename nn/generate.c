@@ -139,7 +139,7 @@ static int32_t choose(const struct generate *s, struct tape *t, const struct ten
     if (x->dtype != DTYPE_REAL)
         room = tape_scratch(t, "generate.logits", vocab * (int64_t)sizeof(real));
     if (!tape_is_dry(t)) {
-        logits = array_read(array_of(x->data, x->dtype), 0, vocab, room);
+        logits = array_read(tensor_data(x), 0, vocab, room);
         if (s->logits != NULL)
             memcpy(s->logits, logits, (size_t)vocab * sizeof(real));
     }

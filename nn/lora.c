@@ -174,8 +174,8 @@ static void merge_piece(const struct lora_part *p, double factor, int64_t row, i
     int64_t rank = a->dim[0], in = a->dim[1];
     real room[ARRAY_PIECE];
     for (int64_t k = 0; k < rank; k++) {
-        real times = (real)factor * array_get(array_of(b->data, b->dtype), row * rank + k);
-        const real *ak = array_read(array_of(a->data, a->dtype), k * in + at, n, room);
+        real times = (real)factor * array_get(tensor_data(b), row * rank + k);
+        const real *ak = array_read(tensor_data(a), k * in + at, n, room);
         for (int64_t i = 0; i < n; i++)
             w[i] += times * ak[i];
     }
@@ -183,7 +183,7 @@ static void merge_piece(const struct lora_part *p, double factor, int64_t row, i
 
 void lora_merge(const struct lora *l, struct tensor *w)
 {
-    struct array to = array_of(w->data, w->dtype);
+    struct array to = tensor_data(w);
     for (int k = 0; k < l->count; k++) {
         const struct lora_part *p = &l->part[k];
         int64_t rows = p->b->tensor.dim[0], cols = w->dim[1];

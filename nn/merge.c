@@ -1,6 +1,6 @@
 #include "nn/merge.h"
 
-#include "tape/array.h"
+#include "tape/cpu/update.h"
 
 struct gpt_config merge_config(const struct gpt_config *from)
 {
@@ -12,18 +12,8 @@ struct gpt_config merge_config(const struct gpt_config *from)
 
 static void copy(struct tensor *to, const struct tensor *from)
 {
-    int64_t count = tensor_count(from);
-    struct array x = array_of(from->data, from->dtype), y = array_of(to->data, to->dtype);
-    CHECK(tensor_count(to) == count);
-    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
-        int64_t n = array_piece(at, count);
-        real room[2][ARRAY_PIECE];
-        const real *xi = array_read(x, at, n, room[0]);
-        real *yi = array_open(y, at, n, false, room[1]);
-        for (int64_t i = 0; i < n; i++)
-            yi[i] = xi[i];
-        array_close(y, at, n, yi);
-    }
+    CHECK(tensor_count(to) == tensor_count(from));
+    update_copy(tensor_data(to), tensor_data(from), tensor_count(from));
 }
 
 void merge_weights(struct gpt *to, const struct gpt *from)

@@ -27,18 +27,18 @@ static const struct {
     struct way way;
     struct way small; // of tensors that are too small for it; update NULL: there are none
 } kinds[OPTIMIZER_COUNT] = {
-    [OPTIMIZER_SGD] = {"sgd", {update_sgd, {{0}}}},
-    [OPTIMIZER_MOMENTUM] = {"momentum", {update_momentum, {{".m", WHOLE}}}},
-    [OPTIMIZER_ADAMW] = {"adamw", {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
+    [OPTIMIZER_SGD] = {.name = "sgd", .way = {update_sgd, {{0}}}},
+    [OPTIMIZER_MOMENTUM] = {.name = "momentum", .way = {update_momentum, {{".m", WHOLE}}}},
+    [OPTIMIZER_ADAMW] = {.name = "adamw", .way = {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
     [OPTIMIZER_ADAMW8BIT] =
-        {"adamw8bit",
-         {update_adamw8bit,
-          {{".m", CODES}, {".v", CODES}, {".m.absmax", BLOCKS}, {".v.absmax", BLOCKS}}},
-         {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
-    [OPTIMIZER_LION] = {"lion", {update_lion, {{".m", WHOLE}}}},
-    [OPTIMIZER_ADAFACTOR] = {"adafactor",
-                             {adafactor_update, {{".row", ROWS}, {".col", COLS}}},
-                             {adafactor_update, {{".v", WHOLE}}}},
+        {.name = "adamw8bit",
+         .way = {update_adamw8bit,
+                 {{".m", CODES}, {".v", CODES}, {".m.absmax", BLOCKS}, {".v.absmax", BLOCKS}}},
+         .small = {update_adamw, {{".m", WHOLE}, {".v", WHOLE}}}},
+    [OPTIMIZER_LION] = {.name = "lion", .way = {update_lion, {{".m", WHOLE}}}},
+    [OPTIMIZER_ADAFACTOR] = {.name = "adafactor",
+                             .way = {adafactor_update, {{".row", ROWS}, {".col", COLS}}},
+                             .small = {adafactor_update, {{".v", WHOLE}}}},
 };
 
 const char *optimizer_name(enum optimizer_kind k)
@@ -81,11 +81,6 @@ bool optimizer_check(const struct optimizer_config *c, struct error *e)
 
 // ---- what is kept ----------------------------------------------------------------------
 
-static struct array data_of(const struct tensor *x)
-{
-    return array_of(x->data, x->dtype);
-}
-
 static void place(struct tensor *x, const struct param *p, struct tape *t, const char *suffix,
                   enum ledger_category category, enum dtype dtype, int dim_count,
                   const int64_t *dim)
@@ -101,7 +96,7 @@ static void add_master(struct param *p, struct tape *t)
     const struct tensor *w = &p->tensor;
     place(&p->master, p, t, ".master", LEDGER_MASTER_WEIGHTS, DTYPE_REAL, w->dim_count, w->dim);
     if (!tape_is_dry(t))
-        update_copy(data_of(&p->master), data_of(w), tensor_count(w));
+        update_copy(tensor_data(&p->master), tensor_data(w), tensor_count(w));
 }
 
 static void add_state(struct tensor *x, const struct param *p, struct tape *t,
@@ -142,7 +137,7 @@ double optimizer_gradient_norm(const struct param_list *params)
     for (int i = 0; i < params->count; i++) {
         const struct tensor *x = &params->param[i].tensor;
         if (x->grad != NULL)
-            sum += update_sum_squares(array_of(x->grad, x->grad_dtype), tensor_count(x));
+            sum += update_sum_squares(tensor_grad(x), tensor_count(x));
     }
     return sqrt(sum);
 }
@@ -157,8 +152,8 @@ static void update_param(const struct optimizer_config *c, struct param *p, stru
     struct tensor *x = &p->tensor;
     u.n = tensor_count(x);
     u.cols = x->dim_count > 1 ? x->dim[1] : 0;
-    u.weights = data_of(x);
-    u.gradient = array_of(x->grad, x->grad_dtype);
+    u.weights = tensor_data(x);
+    u.gradient = tensor_grad(x);
     u.master = p->master.data;
     for (int k = 0; k < PARAM_STATES; k++)
         u.state[k] = p->state[k].data;

@@ -56,7 +56,7 @@ struct param *param_add(struct param_list *l, struct tape *t, int64_t rows, int6
 static void start(struct param *p, uint64_t key)
 {
     int64_t n = tensor_count(&p->tensor);
-    struct array weights = array_of(p->tensor.data, p->tensor.dtype);
+    struct array weights = tensor_data(&p->tensor);
     bool has_master = p->master.data != NULL;
     struct array to = has_master ? array_of(p->master.data, DTYPE_REAL) : weights;
     if (p->start == PARAM_NORMAL)

@@ -1,7 +1,5 @@
 #include "nn/step.h"
 
-#include "tape/array.h"
-#include "tape/cpu/vec.h"
 #include "tape/rng.h"
 
 #include <string.h>
@@ -147,16 +145,6 @@ static void open_embedding_gradient(struct step *s, struct tape *t)
     s->gpt->token_table = &s->embedding;
 }
 
-static void add_row(struct array to, int64_t from, const real *x, int64_t count)
-{
-    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
-        int64_t n = array_piece(at, count);
-        real room[ARRAY_PIECE], *sum = array_open(to, from + at, n, true, room);
-        vec_add_to(sum, x + at, n);
-        array_close(to, from + at, n, sum);
-    }
-}
-
 static void join_embedding_gradient(struct step *s, struct tape *t)
 {
     struct tensor *wte = &s->gpt->wte->tensor;
@@ -164,8 +152,8 @@ static void join_embedding_gradient(struct step *s, struct tape *t)
     int64_t rows = s->slots != NULL ? s->slot_count : wte->dim[0];
     for (int64_t i = 0; !tape_is_dry(t) && i < rows; i++) {
         int64_t id = s->slots != NULL ? s->slot_ids[i] : i;
-        add_row(array_of(wte->grad, wte->grad_dtype), id * cols, s->embedding.grad + i * cols,
-                cols);
+        array_carry(array_from(tensor_grad(wte), id * cols),
+                    array_from(tensor_grad(&s->embedding), i * cols), cols, true);
     }
     if (!tape_is_dry(t))
         tape_break_grad(t, NULL, wte);

@@ -79,10 +79,10 @@ struct array check_subject(const struct param *p, enum check_subject s, int64_t 
                                                  : &p->state[s - CHECK_STATE];
     if (s == CHECK_GRADIENT) {
         *count = tensor_count(x);
-        return array_of(x->grad, x->grad_dtype);
+        return tensor_grad(x);
     }
     *count = x->data != NULL ? tensor_count(x) : 0;
-    return array_of(x->data, x->dtype);
+    return tensor_data(x);
 }
 
 // One subject of all parameters: kept, or compared with what was kept.

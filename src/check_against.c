@@ -208,7 +208,7 @@ static bool compare(struct check *k, const struct safetensors *f, struct error *
         k->difference[i] = (struct check_difference){0};
         if (x->grad == NULL)
             continue;
-        k->difference[i] = check_compare(array_of(x->grad, x->grad_dtype), theirs, tensor_count(x));
+        k->difference[i] = check_compare(tensor_grad(x), theirs, tensor_count(x));
         theirs += tensor_count(x);
     }
     report(k, &result, loss, seconds);

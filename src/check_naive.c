@@ -26,7 +26,7 @@ static void add_gradients(const struct param_list *l, double scale, real *sum)
         const struct tensor *x = &l->param[i].tensor;
         int64_t n = tensor_count(x);
         for (int64_t at = 0; x->grad != NULL && at < n; at++)
-            sum[at] += (real)(scale * (double)array_get(array_of(x->grad, x->grad_dtype), at));
+            sum[at] += (real)(scale * (double)array_get(tensor_grad(x), at));
         sum += n;
     }
 }

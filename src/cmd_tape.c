@@ -39,14 +39,6 @@ static const struct tensor *owner(const struct tensor *x)
     return x->base != NULL ? owner(x->base) : x;
 }
 
-static const struct node *maker(const struct tape *t, const struct tensor *x)
-{
-    for (int i = 0; i < t->node_count; i++)
-        if (t->node[i].out == x)
-            return &t->node[i];
-    return NULL;
-}
-
 // A segment's result that was copied to the low end is a row without a node.
 static bool is_of(const struct ledger_row *r, const struct node *n, const char *suffix)
 {
@@ -72,7 +64,7 @@ static struct kept kept_tensor(const struct tape *t, const char *role, const str
                      .suffix = "",
                      .view = o != x ? x->name : NULL,
                      .bytes = tensor_bytes(o)};
-    k.fate = o->is_persistent ? FATE_PERSISTENT : fate_of(t, maker(t, o), "");
+    k.fate = o->is_persistent ? FATE_PERSISTENT : fate_of(t, &t->node[tape_maker(t, o)], "");
     return k;
 }
 

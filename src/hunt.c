@@ -30,7 +30,7 @@ static void look_at(struct run *r, const struct param *p, const struct tensor *x
     struct tensor named = *x; // a state is called by what follows its parameter's name
     named.name = p->name;
     if (x->data != NULL && x->dtype != DTYPE_U8)
-        trap_values(&r->tape, &named, array_of(x->data, x->dtype), suffix, when);
+        trap_values(&r->tape, &named, tensor_data(x), suffix, when);
 }
 
 static void look_at_values(struct run *r, const char *when)
@@ -56,9 +56,9 @@ void hunt_begin(struct hunt *h, struct run *r)
 void hunt_after_gradients(struct run *r)
 {
     const struct tensor *wte = &r->gpt.wte->tensor;
-    if (r->tape.trap != NULL && wte->grad != NULL)
-        trap_values(&r->tape, wte, array_of(wte->grad, wte->grad_dtype), ".grad",
-                    "once the gradients of its uses were added");
+    if (wte->grad != NULL)
+        trap_values(&r->tape, wte, tensor_grad(wte), ".grad",
+                    "once all that adds to it had done so");
 }
 
 void hunt_after_update(struct run *r)

@@ -208,7 +208,7 @@ static bool update_calls(struct tape *t, void *user, struct error *e)
         arena_lap(&t->arena);
         struct tensor *x = &l->param[0].tensor;
         if (!tape_is_dry(t)) // as clearing it does, and then with numbers in it
-            update_fill(array_of(x->grad, x->grad_dtype), tensor_count(x), (real)0.01);
+            update_fill(tensor_grad(x), tensor_count(x), (real)0.01);
         double norm = tape_is_dry(t) ? 0 : optimizer_gradient_norm(l);
         optimizer_update(&u->optimizer, l, t, 1, 1e-3, norm);
         return true;

@@ -39,6 +39,19 @@ void array_write(struct array a, int64_t from, int64_t count, const real *x)
         vec_pack((bf16 *)a.at + from, x, count);
 }
 
+void array_carry(struct array to, struct array from, int64_t n, bool adds)
+{
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
+        int64_t count = array_piece(at, n);
+        real room[2][ARRAY_PIECE];
+        const real *x = array_read(from, at, count, room[0]);
+        real *y = array_open(to, at, count, adds, room[1]);
+        for (int64_t i = 0; i < count; i++)
+            y[i] = adds ? y[i] + x[i] : x[i];
+        array_close(to, at, count, y);
+    }
+}
+
 const real *array_read_rows(struct array a, int64_t from, int64_t rows, int64_t count,
                             int64_t stride, real *room, int64_t *room_stride)
 {

@@ -39,6 +39,9 @@ void array_close(struct array a, int64_t from, int64_t count, const real *room);
 // Puts reals there, wherever they are.
 void array_write(struct array a, int64_t from, int64_t count, const real *x);
 
+// to = from, or to += from where `adds`: n elements, stored as they may be. to may be from.
+void array_carry(struct array to, struct array from, int64_t n, bool adds);
+
 // `rows` rows of `count` elements, `stride` apart in a. As reals they are *room_stride apart: in
 // place, or packed in room.
 const real *array_read_rows(struct array a, int64_t from, int64_t rows, int64_t count,

@@ -8,9 +8,10 @@
 
 #define PRINTER(f) ((void (*)(void))(f))
 void (*const debug_printers[])(void) = {
-    PRINTER(debug_tape), PRINTER(debug_node),   PRINTER(debug_tensor),   PRINTER(debug_grad),
-    PRINTER(debug_why),  PRINTER(debug_ledger), PRINTER(debug_arena),    PRINTER(debug_live),
-    PRINTER(debug_text), PRINTER(debug_offset), PRINTER(debug_has_node), PRINTER(debug_check)};
+    PRINTER(debug_tape),    PRINTER(debug_node),   PRINTER(debug_tensor), PRINTER(debug_grad),
+    PRINTER(debug_why),     PRINTER(debug_ledger), PRINTER(debug_arena),  PRINTER(debug_live),
+    PRINTER(debug_check),   PRINTER(debug_text),   PRINTER(debug_find),   PRINTER(debug_offset),
+    PRINTER(debug_has_node)};
 
 // ---- small things ----------------------------------------------------------------------
 
@@ -60,11 +61,6 @@ const struct ledger_row *debug_row_at(const struct tape *t, const void *address)
                 return &t->arena.ledger.row[s->block[i].row];
     }
     return NULL;
-}
-
-static const struct tensor *owner_of(const struct tensor *x)
-{
-    return x->base != NULL ? x->base : x;
 }
 
 // ---- names -----------------------------------------------------------------------------
@@ -218,9 +214,9 @@ int64_t debug_offset(const struct tensor *x, int64_t i, int64_t j)
 
 static bool node_reads(const struct node *n, const struct tensor *x)
 {
-    bool reads = (n->needs & NEEDS_OUT) && owner_of(n->out) == x;
+    bool reads = (n->needs & NEEDS_OUT) && debug_owner(n->out) == x;
     for (int i = n->gave_input ? 1 : 0; i < n->in_count; i++)
-        reads |= (n->needs & (1u << i)) && owner_of(n->in[i]) == x;
+        reads |= (n->needs & (1u << i)) && debug_owner(n->in[i]) == x;
     return reads && n->out->wants_grad;
 }
 
@@ -508,7 +504,7 @@ static const char *matrix_of(const struct tensor *x, struct array values)
 
 static struct array values_of(const struct tensor *x)
 {
-    return array_from(array_of(owner_of(x)->data, x->dtype), x->base_offset);
+    return array_from(tensor_data(debug_owner(x)), x->base_offset);
 }
 
 void debug_tensor(const struct tape *t, const char *name)
@@ -553,9 +549,7 @@ static void print_buffer(const struct tape *t, const struct tensor *x)
 static void print_no_gradient(const struct tape *t, const struct tensor *x)
 {
     printf("%s has no gradient now: ", x->name);
-    int maker = 0;
-    while (maker < t->node_count && t->node[maker].out != x)
-        maker++;
+    int maker = tape_maker(t, x);
     if (!x->wants_grad)
         printf("nobody wants one, it depends on no parameter\n");
     else if (maker >= debug_first_done(t))
@@ -569,8 +563,8 @@ void debug_grad(const struct tape *t, const char *name)
     const struct tensor *x = debug_find(t, name);
     if (x == NULL)
         return;
-    const struct tensor *owner = owner_of(x);
-    struct array values = array_from(array_of(owner->grad, owner->grad_dtype), x->base_offset);
+    const struct tensor *owner = debug_owner(x);
+    struct array values = array_from(tensor_grad(owner), x->base_offset);
     bool is_dy = values.at == NULL && t->running != NULL && t->running->out == x;
     if (is_dy && t->arena.ledger.phase == PHASE_BACKWARD)
         values.at = (void *)(uintptr_t)t->running->dy; // in place: it is its input's already
@@ -635,7 +629,7 @@ void debug_why(const struct tape *t, const char *name)
     if (x == NULL)
         return;
     printf("%s\n", debug_text(t, x));
-    x = owner_of(x);
+    x = debug_owner(x);
     if (x->is_persistent)
         printf("  it is persistent: made before training, it stays\n");
     else if (x->in_scope)

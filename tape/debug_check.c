@@ -60,15 +60,10 @@ static real *take_reals(struct copies *c, int64_t count)
     return take(c, count * (int64_t)sizeof(real));
 }
 
-static const struct tensor *owner_of(const struct tensor *x)
-{
-    return x->base != NULL ? x->base : x;
-}
-
 static struct copy *find(struct copies *c, const struct tensor *x)
 {
     for (int i = 0; i < c->count; i++)
-        if (c->copy[i].of == owner_of(x))
+        if (c->copy[i].of == debug_owner(x))
             return &c->copy[i];
     return NULL;
 }
@@ -90,14 +85,6 @@ static bool is_there(const struct tape *t, const struct tensor *owner)
     bool is_being_made =
         t->running != NULL && t->running->out == owner && t->arena.ledger.phase != PHASE_BACKWARD;
     return owner->data != NULL && !is_being_made;
-}
-
-static const struct node *maker_of(const struct tape *t, const struct tensor *x)
-{
-    for (int i = 0; i < t->node_count; i++)
-        if (t->node[i].out == x)
-            return &t->node[i];
-    return NULL;
 }
 
 // ---- running an op on copies -----------------------------------------------------------
@@ -156,14 +143,14 @@ static void forward(struct copies *c, struct stand_in *s)
 static const struct tensor *copy_inputs(struct copies *c, const struct node *n)
 {
     for (int i = 0; i < n->in_count && c->trouble == NULL; i++) {
-        const struct tensor *x = owner_of(n->in[i]);
+        const struct tensor *x = debug_owner(n->in[i]);
         if (find(c, x) != NULL)
             continue;
         if (!is_there(c->t, x))
             return x;
         struct copy *y = add(c, x);
         for (int64_t k = 0; y != NULL && k < tensor_count(x); k++)
-            y->data[k] = array_get(array_of(x->data, x->dtype), k);
+            y->data[k] = array_get(tensor_data(x), k);
     }
     return NULL;
 }
@@ -176,12 +163,12 @@ static bool provide(struct copies *c, const struct node *n)
     while (count > 0 && c->trouble == NULL) {
         const struct node *m = stack[count - 1];
         const struct tensor *missing = copy_inputs(c, m);
-        const struct node *maker = missing != NULL ? maker_of(c->t, missing) : NULL;
+        int maker = missing != NULL ? tape_maker(c->t, missing) : -1;
         struct stand_in s;
-        if (missing != NULL && (count == COPIES_MAX || maker == NULL))
+        if (missing != NULL && (count == COPIES_MAX || maker < 0))
             c->trouble = "too much would have to be computed again";
         else if (missing != NULL)
-            stack[count++] = maker;
+            stack[count++] = &c->t->node[maker];
         else if (--count > 0 && c->trouble == NULL && stand_in(c, m, &s))
             forward(c, &s);
     }
@@ -209,7 +196,7 @@ static const char *fill_dy(const struct tape *t, const struct node *n, real *dy)
 // Where dx[i] goes: as in grad.c, but in buffers of our own, which begin with zeros.
 static void give_dx(struct copies *c, const struct node *n, struct stand_in *s, int i)
 {
-    const struct tensor *x = n->in[i], *owner = owner_of(x);
+    const struct tensor *x = n->in[i], *owner = debug_owner(x);
     int first = first_use(n, i);
     s->node.adds[i] = first < i || tensor_count(x) < tensor_count(owner);
     if (n->op->grad == GRAD_FROM_SAVED) {

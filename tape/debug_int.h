@@ -9,6 +9,12 @@ enum { DEBUG_TEXT_BYTES = 4096 };
 // The ledger's row of the live block at this address; NULL if there is none.
 const struct ledger_row *debug_row_at(const struct tape *t, const void *address);
 
+// Whose bytes x's are: its base if it is a view.
+static inline const struct tensor *debug_owner(const struct tensor *x)
+{
+    return x->base != NULL ? x->base : x;
+}
+
 bool debug_has_tape(const struct tape *t); // false after a line that says so
 
 // Nodes from here on are done with backward.

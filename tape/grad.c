@@ -135,17 +135,8 @@ static void add(struct tape *t, struct node *n, struct tensor *x, const real *dy
     bool adds;
     CHECK(tensor_is_contiguous(x));
     struct array dx = array_of(target(t, x, &adds), x->grad_dtype);
-    struct array from = array_of(dy, dtype);
     int64_t count = dx.at != NULL && !t->arena.dry ? tensor_count(x) : 0;
-    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
-        int64_t part = array_piece(at, count);
-        real room[2][ARRAY_PIECE];
-        const real *dyi = array_read(from, at, part, room[0]);
-        real *dxi = array_open(dx, at, part, adds, room[1]);
-        for (int64_t i = 0; i < part; i++)
-            dxi[i] = adds ? dxi[i] + dyi[i] : dyi[i];
-        array_close(dx, at, part, dxi);
-    }
+    array_carry(dx, array_of(dy, dtype), count, adds);
     if (t->trap != NULL && count > 0)
         trap_added(t, n, x, dx);
 }

@@ -31,6 +31,15 @@ bool tape_is_dry(const struct tape *t)
     return t->arena.dry;
 }
 
+// From the last on, where who asks is likely to find it.
+int tape_maker(const struct tape *t, const struct tensor *x)
+{
+    int i = t->node_count - 1;
+    while (i >= 0 && t->node[i].out != x)
+        i--;
+    return i;
+}
+
 __attribute__((noinline)) void tape_break(const struct tape *t, const struct node *n,
                                           enum ledger_phase phase)
 {
@@ -410,11 +419,9 @@ void tape_call_saved(struct tape *t, struct tensor *x)
 {
     if (x->wants_grad || x->holders > 1 || x->is_transient || x->base != NULL || x->data == NULL)
         return;
-    int made = t->node_count - 1;
-    while (made >= 0 && t->node[made].out != x)
-        made--;
+    int maker = tape_maker(t, x);
     struct ledger_label label =
-        tape_label(x, NULL, LEDGER_SAVED_ACTIVATIONS, made >= 0 ? &t->node[made] : NULL);
+        tape_label(x, NULL, LEDGER_SAVED_ACTIVATIONS, maker >= 0 ? &t->node[maker] : NULL);
     arena_relabel(&t->arena, x->data, &label);
 }
 

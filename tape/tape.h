@@ -146,4 +146,7 @@ void tape_break_grad(const struct tape *t, const struct node *n, const struct te
 
 bool tape_is_dry(const struct tape *t);
 
+// The index of the node whose output is x; -1 if none made it.
+int tape_maker(const struct tape *t, const struct tensor *x);
+
 #endif

@@ -5,6 +5,7 @@
 #define TAPE_TENSOR_H
 
 #include "tape/arena.h"
+#include "tape/array.h"
 
 enum { DIM_MAX = LEDGER_DIMS };
 
@@ -35,6 +36,17 @@ int64_t tensor_count(const struct tensor *x); // elements
 int64_t tensor_bytes(const struct tensor *x); // of the data; 0 for a view
 int64_t tensor_grad_bytes(const struct tensor *x);
 bool tensor_is_contiguous(const struct tensor *x);
+
+// Its numbers and those of its gradient, as they are stored; at NULL where they are not there.
+static inline struct array tensor_data(const struct tensor *x)
+{
+    return array_of(x->data, x->dtype);
+}
+
+static inline struct array tensor_grad(const struct tensor *x)
+{
+    return array_of(x->grad, x->grad_dtype);
+}
 
 // Sets dims and row-major strides. like: those of x.
 void tensor_shape(struct tensor *x, int dim_count, const int64_t *dim);

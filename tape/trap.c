@@ -32,11 +32,6 @@ static struct view view_of(const struct tensor *x, struct array at)
     return (struct view){x, at, tensor_count(x)};
 }
 
-static struct array data_of(const struct tensor *x)
-{
-    return array_of(x->data, x->dtype);
-}
-
 static int64_t offset_of(const struct tensor *x, int64_t index)
 {
     int64_t offset = 0;
@@ -152,7 +147,7 @@ static void say_inputs(struct trap *p, const struct node *n, const char *why)
     char what[16];
     for (int i = 0; i < n->in_count; i++) {
         snprintf(what, sizeof(what), "in[%d]", i);
-        say_tensor(p, what, n->in[i], data_of(n->in[i]), why);
+        say_tensor(p, what, n->in[i], tensor_data(n->in[i]), why);
     }
 }
 
@@ -216,10 +211,10 @@ static bool blame_parameter(struct tape *t, const struct node *n, enum ledger_ph
     struct trap *p = t->trap;
     for (int i = 0; i < n->in_count; i++) {
         const struct tensor *x = n->in[i];
-        int64_t index = x->is_persistent ? first_bad(view_of(x, data_of(x))) : -1;
+        int64_t index = x->is_persistent ? first_bad(view_of(x, tensor_data(x))) : -1;
         if (index < 0)
             continue;
-        fill(p, n, phase, TRAP_VALUES, view_of(x, data_of(x)), "", index);
+        fill(p, n, phase, TRAP_VALUES, view_of(x, tensor_data(x)), "", index);
         say_element(p);
         say(p, " before any op (%lld of %lld are not finite); %s is the first to read it",
             (long long)p->first.bad, (long long)p->first.count, n->op->name);
@@ -253,14 +248,6 @@ bool trap_values(struct tape *t, const struct tensor *x, struct array at, const 
 // other run again up to the input. It is looked at, and n runs once more.
 enum { CHAIN_MAX = 16 };
 
-static struct node *maker_of(const struct tape *t, const struct node *n, const struct tensor *x)
-{
-    for (int i = n->index - 1; i >= 0; i--)
-        if (t->node[i].out == x)
-            return &t->node[i];
-    return NULL;
-}
-
 static bool can_repeat(const struct node *m)
 {
     bool ok = m->forward_work_bytes == 0 && m->out->base == NULL &&
@@ -275,10 +262,10 @@ static bool bring_back(struct tape *t, struct node *n)
     struct node *chain[CHAIN_MAX];
     int count = 0;
     for (struct tensor *x = n->taken; x != NULL; x = chain[count - 1]->taken) {
-        struct node *m = count < CHAIN_MAX ? maker_of(t, n, x) : NULL;
-        if (m == NULL || !can_repeat(m))
+        int maker = count < CHAIN_MAX ? tape_maker(t, x) : -1;
+        if (maker < 0 || !can_repeat(&t->node[maker]))
             return false;
-        chain[count++] = m;
+        chain[count++] = &t->node[maker];
     }
     real *buffer = n->taken->data;
     while (count-- > 0) {
@@ -338,7 +325,8 @@ void trap_forward(struct tape *t, struct node *n, enum ledger_phase phase)
     struct tensor *y = n->out;
     if (t->trap->is_sprung || y->base != NULL)
         return;
-    if (found_forward(t, n, phase, TRAP_OUTPUT, view_of(y, data_of(y)), "") || y->saved_bytes == 0)
+    if (found_forward(t, n, phase, TRAP_OUTPUT, view_of(y, tensor_data(y)), "") ||
+        y->saved_bytes == 0)
         return;
     struct tensor flat = {.name = y->name};
     bool as_saved = n->op->takes == TAKES_IN0_AS_SAVED;
@@ -392,7 +380,7 @@ static void found_backward(struct tape *t, struct node *n, int i, struct array d
         (long long)p->first.count, i, adds ? ", which was added to what it held" : "");
     say_node(p);
     say_inputs(p, n, "was given back");
-    say_tensor(p, "out", n->out, data_of(n->out), "was given back");
+    say_tensor(p, "out", n->out, tensor_data(n->out), "was given back");
     bool is_over = n->dy == dx.at || n->dy == NULL; // dx was written over dy, or handed on
     say_tensor(p, "dy", n->out, array_of(is_over ? NULL : n->dy, n->out->grad_dtype),
                "was overwritten by the gradient");

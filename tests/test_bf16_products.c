@@ -24,6 +24,7 @@ BUILD(linear_bias, op_linear(t, in[0], in[1], in[2]))
 BUILD(layernorm, op_layernorm(t, in[0], in[1], in[2]))
 BUILD(norm_without_shift, op_layernorm(t, in[0], in[1], NULL))
 BUILD(embedding, op_embedding(t, in[0], in[1], ids, NULL, SAMPLES, 5))
+BUILD(embedding_late, op_embedding_at(t, in[0], in[1], ids, NULL, SAMPLES, 5, 1))
 BUILD(attention, op_attention(t, in[0], 3, 0.25, 99))
 BUILD(matmul_transposed, op_matmul(t, in[0], in[1], true, false))
 BUILD(matmul_itself, op_matmul(t, in[0], in[0], true, false))
@@ -45,6 +46,7 @@ static const struct product_case {
     {"layernorm", layernorm, 3, {3, 1, 1}, {{2, 40, 70}, {70}, {70}}},
     {"layernorm without shift", norm_without_shift, 2, {3, 1}, {{2, 300, 33}, {33}}},
     {"embedding", embedding, 2, {2, 2}, {{7, 1100}, {6, 1100}}},
+    {"embedding, later", embedding_late, 2, {2, 2}, {{7, 40}, {6, 40}}},
     {"attention", attention, 1, {3}, {{2, 131, 36}}},
     {"matmul", matmul_transposed, 2, {4, 4}, {{2, 3, 9, 5}, {2, 3, 8, 5}}},
     {"matmul of a and a", matmul_itself, 1, {4}, {{2, 3, 9, 5}}},

@@ -1,5 +1,6 @@
 // test_cpu.c - products, exp, tanh and sums are right for every shape, and their bits do not depend
 // on where a buffer lies, on the thread count, or on which part of a loop meets an element.
+#include "tape/array.h"
 #include "tape/blas.h"
 #include "tape/cpu/vec.h"
 #include "tape/rng.h"
@@ -370,7 +371,8 @@ static void vector_updates_are_element_by_element(void **state)
     for (int from = 0; from < 20; from++) {
         fill(before, N, 6);
         memcpy(y, before, N * sizeof(real));
-        vec_add_to(y + from, x + from, N - from - 1);
+        array_carry(array_of(y + from, DTYPE_REAL), array_of(x + from, DTYPE_REAL), N - from - 1,
+                    true);
         vec_scale(y + from, (real)-1.7, N - from - 1);
         for (int i = 0; i < N; i++) {
             const bool inside = i >= from && i < N - 1;

@@ -45,14 +45,8 @@ void update_fill_uniform(struct array x, int64_t n, uint64_t key, double largest
 void update_copy(struct array to, struct array from, int64_t n)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < n; at += ARRAY_PIECE) {
-        int64_t count = array_piece(at, n);
-        real room[ARRAY_PIECE], more[ARRAY_PIECE], *y = array_open(to, at, count, false, room);
-        const real *x = array_read(from, at, count, more);
-        for (int64_t i = 0; i < count; i++)
-            y[i] = x[i];
-        array_close(to, at, count, y);
-    }
+    for (int64_t at = 0; at < n; at += ARRAY_PIECE)
+        array_carry(array_from(to, at), array_from(from, at), array_piece(at, n), false);
 }
 
 // ---- sums ------------------------------------------------------------------------------

@@ -12,10 +12,7 @@ real vec_sum(const real *x, int64_t n)
             lane[l] += x[i + l];
     for (int l = 0; i + l < n; l++)
         lane[l] += x[i + l];
-    for (int half = VEC_LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    return lane[0];
+    return vec_join(lane);
 }
 
 static inline void dot_lanes(real *lane, const real *a, const real *b, int64_t n)
@@ -100,12 +97,6 @@ double vec_sum_squares(const real *x, int64_t n)
     for (int64_t t = 0; t < tiles; t++)
         sum += partial[t];
     return sum;
-}
-
-void vec_add_to(real *y, const real *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] += x[i];
 }
 
 void vec_scale(real *x, real a, int64_t n)

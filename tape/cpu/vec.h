@@ -138,8 +138,7 @@ real vec_join(real *lane);
 // alone, joined in order.
 double vec_sum_squares(const real *x, int64_t n);
 
-void vec_add_to(real *y, const real *x, int64_t n); // y += x
-void vec_scale(real *x, real a, int64_t n);         // x *= a
+void vec_scale(real *x, real a, int64_t n); // x *= a
 
 // To bf16 and back. Round to nearest, ties to even; NaN stays NaN, infinities stay, and what rounds
 // beyond the largest number is infinite.

@@ -1,7 +1,7 @@
 // op_embedding.c - y[b][t] = token[ids[b][t]] + position[first + t]; first is 0 but in generation.
 // The position table may be NULL.
 //
-//   dtoken[row of the id] += dy[b][t],  dposition[t] += dy[b][t]     in the order of b, then t
+//   dtoken[row of the id] += dy[b][t],  dposition[first + t] += dy[b][t]   in the order of b, then t
 //
 // With `slots`, the gradient of the token table is compact: one row per id that occurs, and slots
 // says which. A gradient stored as bf16 is rounded at each occurrence of its id; a compact one of
@@ -74,7 +74,7 @@ static void add_position(const struct node *n, int64_t position, struct tile c)
         for (int64_t j = 0; j < c.count; j++)
             to[j] += dy[j];
     }
-    array_close(op_dx(n, 1), position * cols + c.from, c.count, to);
+    array_close(op_dx(n, 1), row * cols + c.from, c.count, to);
 }
 
 static void embedding_backward(struct tape *t, struct node *n)
@@ -97,7 +97,7 @@ static void embedding_backward(struct tape *t, struct node *n)
 
 const struct op op_embedding_desc = {
     .name = "embedding",
-    .formula = "y[b][t] = token[ids[b][t]] + position[t]",
+    .formula = "y[b][t] = token[ids[b][t]] + position[first + t]",
     .keeps = "nothing but the ids, which are the batch",
     .infer = embedding_infer,
     .forward = {embedding_forward},

@@ -82,15 +82,8 @@ static void carry(const struct tape *t, struct array from, struct array to, int6
 {
     (void)t; // without OpenMP
 #pragma omp parallel for schedule(static) num_threads(t->threads) if (count >= PARALLEL_MIN)
-    for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
-        int64_t n = array_piece(at, count);
-        real room[2][ARRAY_PIECE];
-        const real *x = array_read(from, at, n, room[0]);
-        real *y = array_open(to, at, n, adds, room[1]);
-        for (int64_t i = 0; i < n; i++)
-            y[i] = adds ? y[i] + x[i] : x[i];
-        array_close(to, at, n, y);
-    }
+    for (int64_t at = 0; at < count; at += ARRAY_PIECE)
+        array_carry(array_from(to, at), array_from(from, at), array_piece(at, count), adds);
 }
 
 // Rows of tile `task`, counted over all samples.

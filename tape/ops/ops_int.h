@@ -44,7 +44,7 @@ static inline struct tile tile_at(int64_t index, int64_t total, int64_t size)
 // The numbers of a tensor, of dy and of dx[i], as they are stored.
 static inline struct array op_data(const struct tensor *x)
 {
-    return array_of(x->data, x->dtype);
+    return tensor_data(x);
 }
 
 static inline struct array op_dy(const struct node *n)

@@ -13,7 +13,8 @@ enum {
     TEAM = 1 << 18,          // products of two numbers below which a team costs more than it saves
 };
 
-static inline bool is_large(const struct product *p) // without OpenMP nobody asks
+// Asked by OpenMP's pragmas alone.
+__attribute__((unused)) static bool is_large(const struct product *p)
 {
     return p->samples * p->rows * p->in * p->out > TEAM;
 }

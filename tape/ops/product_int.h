@@ -5,14 +5,14 @@
 //   db += sum over rows of dy       row after row
 //
 // R rows of one sample, I inputs, O outputs. Every product is cut into tiles whose shape depends on
-// R, I and O alone: at most ROW_TILE rows of one sample by a slice of about SLICE columns for y and
-// dx; a slice of outputs by a slice of inputs for dw, whose tile adds all rows in order, ROW_TILE
-// at a time. A tile is a few single-threaded BLAS calls; tiles run in parallel. What that costs
-// against one threaded call over all rows, and why these sizes: docs/decisions.md.
+// R, I and O alone: at most PRODUCT_ROWS rows of one sample by a slice of about 96 columns for y
+// and dx; a slice of outputs by a slice of inputs for dw, whose tile adds all rows in order,
+// PRODUCT_ROWS at a time. A tile is a few single-threaded BLAS calls; tiles run in parallel. What
+// that costs against one threaded call over all rows, and why these sizes: docs/decisions.md.
 //
 // What is stored as bf16 is widened on its way into a tile: a panel of weight slices once per
 // product, shared by all rows; x and dy by each tile. A tile is rounded when it is done. The panel
-// is at most PANEL numbers, or one slice, so there never is a wide copy of all weights.
+// is at most 2^20 numbers, or one slice, so there never is a wide copy of all weights.
 #ifndef TAPE_OPS_PRODUCT_INT_H
 #define TAPE_OPS_PRODUCT_INT_H
 
@@ -28,11 +28,11 @@ struct product {
     struct array dy, dx, dw, db; // of the gradients: at NULL where nobody wants it
     bool adds;                   // to dx, instead of overwriting it; dw and db are always added to
     int threads;
-    real *work; // product_work_bytes
+    real *work; // scratch; NULL if it takes none
 };
 
-// Scratch of product_forward, of product_input_gradient and product_weight_gradient; 0 if all is
-// stored as real. Reads shapes and dtypes only.
+// Bytes of work for product_forward, and for product_input_gradient and product_weight_gradient; 0
+// if all is stored as real. Reads shapes and dtypes only.
 int64_t product_forward_work_bytes(const struct product *p);
 int64_t product_backward_work_bytes(const struct product *p);
 
