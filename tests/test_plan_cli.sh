@@ -313,4 +313,13 @@ grep -q '^stored: .* gradients f32 (over several micro-batches bf16 would stall)
 is 'their bytes' "$(value "$dir/stored" memory.categories.gradients.at_peak)" $((4 * 28480))
 plan stored --model tiny
 ! grep -q '^stored:' "$dir/table" || fail 'a plan of reals speaks of storage'
+
+# ---- the README's table is that of `make run` ----
+
+plan readme --model nano --steps 1000 --warmup 50 --eval-every 250
+awk '/^Memory in bytes/ { on = 1 } /^```/ { on = 0 } on && !/\.\.\./ && !/outside/' README.md >"$dir/lines"
+[ "$(wc -l <"$dir/lines")" -gt 6 ] || fail 'the README has no memory table'
+while IFS= read -r line; do
+    grep -qxF -- "$line" "$dir/table" || fail "README: no such line: $line"
+done <"$dir/lines"
 finish
