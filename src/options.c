@@ -57,10 +57,11 @@ static const struct option options[] = {
     CHOICE(
         "loss", loss, MODEL, "plain|chunked",
         "chunked: the logits never exist whole, for one more product of the head (default plain)"),
-    CHOICE("precision", precision, MODEL, "f32|bf16",
-           "how weights are stored; bf16 has f32 master weights in training (default f32)"),
-    CHOICE("activation-precision", activation_precision, MODEL, "f32|bf16",
-           "how what ops make is stored (default: as --precision)"),
+    CHOICE("precision", precision, MODEL | OPTIONS_SAMPLE | OPTIONS_EVAL, "f32|bf16",
+           "how weights are stored; bf16 has f32 master weights in training (default f32, of a "
+           "snapshot: as it has them)"),
+    CHOICE("activation-precision", activation_precision, MODEL | OPTIONS_SAMPLE | OPTIONS_EVAL,
+           "f32|bf16", "how what ops make is stored (default: as --precision)"),
     CHOICE("grad-precision", grad_precision, TRAIN, "f32|bf16",
            "of parameters (default: as --precision, but f32 if a batch has several micro-batches)"),
     CHOICE("checkpoint", checkpoint, MODEL, "none|lean|selective|full|auto",
