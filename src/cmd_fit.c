@@ -51,13 +51,14 @@ struct fit {
 
 static bool read_allowed(struct fit *f, struct error *e)
 {
-    static const char *const later[] = {"bf16", "lora"};
+    static const char *const other[][2] = {{"bf16", "precision bf16"}, {"lora", "lora R"}};
     const char *at = f->settings.allow;
     while (at != NULL && *at != 0) {
         size_t length = strcspn(at, ",");
-        for (int i = 0; i < COUNT_OF(later); i++)
-            if (strlen(later[i]) == length && strncmp(at, later[i], length) == 0)
-                return refuse(e, "--allow %s: not available yet; optimizers are", later[i]);
+        for (int i = 0; i < COUNT_OF(other); i++)
+            if (strlen(other[i][0]) == length && strncmp(at, other[i][0], length) == 0)
+                return refuse(e, "--allow %s: fit tries optimizers; for this one say --%s",
+                              other[i][0], other[i][1]);
         char name[16] = "";
         enum optimizer_kind kind;
         if (length < sizeof(name))
