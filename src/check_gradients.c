@@ -129,7 +129,8 @@ static bool calls(struct run *r, void *user, struct error *e)
     return true;
 }
 
-static void report(struct check *k, const struct step_result *result, double seconds)
+static void report(struct check *k, const struct step_result *result,
+                   const int64_t flops[PHASE_COUNT], double seconds)
 {
     const struct param_list *l = &k->run.gpt.params;
     const struct ledger_counts *counts = &k->run.tape.arena.ledger.counts;
@@ -138,6 +139,8 @@ static void report(struct check *k, const struct step_result *result, double sec
                               .planned_bytes = k->run.plan.bytes,
                               .peak_bytes = counts->total_peak,
                               .saved_bytes = counts->kept_bytes,
+                              .flops = flops[PHASE_FORWARD] + flops[PHASE_BACKWARD],
+                              .recompute_flops = flops[PHASE_RECOMPUTE],
                               .seconds = seconds,
                               .loss = result->loss};
     double worst = 0;
@@ -177,6 +180,8 @@ static bool measure(struct check *k, struct error *e)
     if (!calls(r, &result, e))
         return false;
     double seconds = system_seconds() - start;
+    int64_t flops[PHASE_COUNT];
+    memcpy(flops, r->tape.flops, sizeof(flops)); // those of the slopes come on top
     for (int i = 0; i < r->gpt.params.count; i++) {
         if (system_was_interrupted())
             return refuse(e, "interrupted");
@@ -186,7 +191,7 @@ static bool measure(struct check *k, struct error *e)
             k->difference[i] =
                 compare(r, x, rng_key(key, (uint64_t)i), slopes, (double)result.counted);
     }
-    report(k, &result, seconds);
+    report(k, &result, flops, seconds);
     return true;
 }
 

@@ -259,12 +259,21 @@ static bool choose_budget(struct config *c, const struct settings *s, struct err
     return true;
 }
 
-static bool choose_model(struct config *c, const struct settings *s, struct error *e)
+// What goes on with a snapshot stores weights as it does. A training that starts from one says
+// itself how, and merged weights are not rounded a second time.
+static bool keeps_precision(const struct config *c, enum config_use use)
+{
+    return c->resumes || use == CONFIG_EVAL || use == CONFIG_GENERATE;
+}
+
+static bool choose_model(struct config *c, const struct settings *s, enum config_use use,
+                         struct error *e)
 {
     bool from_snapshot = c->snapshot_dir[0] != 0;
     if (from_snapshot) {
         c->model = c->snapshot.model;
-        c->model.weights = c->snapshot.weights;
+        if (keeps_precision(c, use))
+            c->model.weights = precision_of(NULL, c->snapshot.weights);
         snprintf(c->model_name, sizeof(c->model_name), "custom");
     }
     if (!from_snapshot || s->model != NULL) {
@@ -392,7 +401,7 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
 {
     memset(c, 0, sizeof(*c));
     c->threads = (int)int_or(s->threads, blas_max_threads());
-    if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, e) ||
+    if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, use, e) ||
         !choose_adapters(c, s, e) || !find_base(c, s, e) || !choose_budget(c, s, e))
         return false;
     c->freeze = s->freeze;

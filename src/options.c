@@ -58,8 +58,8 @@ static const struct option options[] = {
         "loss", loss, MODEL | OPTIONS_EVAL, "plain|chunked",
         "chunked: the logits never exist whole, for one more product of the head (default plain)"),
     CHOICE("precision", precision, MODEL | OPTIONS_BASE, "f32|bf16",
-           "how weights are stored; bf16: trained ones have f32 masters (default: the snapshot's, "
-           "or f32)"),
+           "how weights are stored; bf16: trained ones have f32 masters (default f32, of a "
+           "snapshot: as it has them)"),
     CHOICE("activation-precision", activation_precision, MODEL | OPTIONS_BASE, "f32|bf16",
            "how what ops make is stored (default: as --precision)"),
     CHOICE("grad-precision", grad_precision, TRAIN, "f32|bf16",

@@ -13,6 +13,7 @@ holds() { # what, options
         fail "status $?: check $what $*: $(tail -n 3 "$dir/words" "$dir/log")"
     is_json "check $what $*" "$report"
     [ "$(value "$report" ok)" = true ] || fail "check $what $*: ok is $(value "$report" ok)"
+    ! grep -q nan% "$dir/words" || fail "check $what $*: $(grep nan% "$dir/words")"
     ! grep -q BROKEN "$dir/words" || fail "check $what $*: $(grep BROKEN "$dir/words")"
     flat "$report" | awk '
         $1 == "checks..variants..name" { runs++ }

@@ -58,6 +58,8 @@ keeps_word --data "$text" --model tiny --batch 16 --steps 3
 keeps_word --data "$text" --model tiny --batch 7 --steps 3 --attention naive --dropout 0.2 \
     --prompt '3 cats sat  on' --sample-tokens 4
 keeps_word --data "$text" --model tiny --batch 16 --segments half --no-bias --steps 3 --threads 1
+keeps_word --data "$text" --model tiny --batch 16 --precision bf16 --grad-precision f32 --lora 2 --steps 3
+keeps_word --data "$text" --model tiny --batch 32 --precision bf16 --grad-precision f32 --steps 3 --loss chunked
 if [ -n "$MEMTAPE_LONG" ]; then
     keeps_word --model baby --batch 64 --steps 2 --sample-tokens 0
     for budget in 25GB 30GB 60GB 100GB; do

@@ -17,16 +17,22 @@
 //   threads change sums         test_pitfalls.sh: OMP_NUM_THREADS; test_check.sh: threads
 //   oversubscription            test_pitfalls.sh: threads of the BLAS
 //   dropout on recompute        dropout_on_recompute; test_stream; test_check.sh: checkpoint
+//   frozen base                 test_lora: steps_move_b_then_a_in_every_way
 //   no saving                   no_saving; test_stream: a_segment_more_costs_its_input
 //   lost under accumulation     lost_under_accumulation; test_cli_train.sh: 497759232
 //   tied weights                test_cli_train.sh: known numbers
-//   bytes per parameter         test_rules: states_are_sixteen_bytes (fp32 as it exists)
+//   bytes per parameter         test_ladder.sh: 1991036928, 2239916544; test_rules: states_are_...
 //   untouched pages             test_arena: touching_reaches_every_page; test_process.sh
 //   second run in one process   second_run_in_one_process
 //   one byte short              test_budget.sh; test_tape: one_byte_less_does_not_fit
-//   frozen parameters           test_tape: frozen_parameters_cost_nothing; test_stream: frozen
+//   frozen parameters           test_lora: a_linear_of_512_to_256, one_alone_has_the_gradient_...;
+//                               test_tape: frozen_parameters_cost_nothing; test_stream: frozen
 //   history                     history; test_tape: steps_leave_nothing_behind
+//   bf16 without master         test_optimizer: without_a_master_small_updates_are_lost; the master
+//                               in a file: test_states: a_resumed_run_has_the_same_bits
 //   Adam's step count           adams_step_count; test_cli_resume.sh: 4 + 6 steps
+//   "8-bit" that is not         test_optimizer: eight_bits_are_eight_bits
+//   LoRA scale                  test_lora: the_scale_is_alpha_over_rank, merged_weights_give_...
 //   value used twice            test_stream: a_value_used_twice
 //   second backward             second_backward; test_tape: misuse_stops
 //   depth                       test_stream: a_long_chain_on_a_small_stack

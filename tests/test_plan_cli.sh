@@ -179,10 +179,13 @@ plan text --model gpt2 --generate 1023 --no-kv-cache
 is 'a cache that is not wanted' "$(value "$dir/text" memory.categories.kv_cache.peak)" 0
 grep -q '^No cache of keys and values' "$dir/table" || fail 'no word of no cache'
 
-# What a run holds is what was planned, in every category.
-for attention in tiled naive; do
+# What a run holds is what was planned, in every category, stored as the snapshot stores it.
+for attention in tiled naive 'tiled --precision bf16'; do
     model="$small --attention $attention"
-    run train --data "$text" $model --steps 1 --out "$dir/out" --quiet
+    run train --data "$text" $model --steps 1 --eval-every 1 --eval-batches 0 --out "$dir/out" \
+        --quiet --json "$dir/trained"
+    run eval "$dir/out" --data "$text" --quiet --json "$dir/judged"
+    is "$attention: loss of eval" "$(value "$dir/judged" val_loss)" "$(value "$dir/trained" val_loss)"
     for options in '--sample-tokens 1' '--sample-tokens 9 --top-k 3 --threads 1' \
         '--sample-tokens 40 --temperature 0' '--sample-tokens 40 --no-kv-cache'; do
         run generate "$dir/out" --prompt 'cats ' $options --quiet --json "$dir/made"
@@ -197,6 +200,11 @@ for attention in tiled naive; do
                 "$(value "$dir/text" kv_cache.$key)"
         done
     done
+    [ "$attention" = tiled ] || { rm -r "$dir/out"; continue; }
+    plan text $model --vocab "$(value "$dir/trained" model.vocab)" --generate 9 --precision bf16
+    run generate "$dir/out" --sample-tokens 9 --precision bf16 --quiet --json "$dir/made"
+    is 'bf16 of an f32 snapshot' "$(value "$dir/made" memory.peak_bytes)" \
+        "$(value "$dir/text" memory.peak_bytes)"
     rm -r "$dir/out"
 done
 
