@@ -4,8 +4,9 @@
 //
 //   model.safetensors      weights by their parameter's name, as they are stored (F32 or BF16);
 //                          metadata: format, version, step, dtype, tokenizer and struct
-//                          gpt_config, but for how segments are cut and which policy each of them
-//                          has: the next run decides that anew
+//                          gpt_config, but for how segments are cut, which policy each of them
+//                          has, whether the loss is chunked and how activations are stored: the
+//                          next run decides those anew
 //   optimizer.safetensors  what it keeps, as it is stored: NAME.m and NAME.v for adamw, no tensor
 //                          for sgd (nn/optimizer.c lists them all); NAME.master if weights are
 //                          BF16; metadata: format, version, step, optimizer
