@@ -138,12 +138,15 @@ static bool measure_policy(const struct run *r, enum tape_policy policy, struct 
 static void explain_layer(struct explain_row *row, const struct config *c, enum rules_recompute how)
 {
     bool tiled = c->model.attention == GPT_ATTENTION_TILED;
+    int bytes = (int)dtype_bytes(precision_dtype(c->model.activations));
+    char size[40] = "";
+    if (bytes != 2)
+        snprintf(size, sizeof(size), "numbers of %d bytes, not 2", bytes);
     if (how == RULES_FULL) {
-        because(row, "A layer's input alone, in numbers of %d bytes, not 2.", (int)sizeof(real));
+        because(row, "A layer's input alone%s%s.", bytes != 2 ? ", in " : "", size);
         return;
     }
-    because(row, "Numbers of %d bytes, not 2; no dropout masks (they are drawn again)%s.",
-            (int)sizeof(real),
+    because(row, "No dropout masks (they are drawn again)%s%s%s.", bytes != 2 ? "; " : "", size,
             how != RULES_NONE ? ""
             : tiled           ? "; tiled attention keeps no as^2 term"
                               : "; scores and probabilities share one buffer");
