@@ -51,13 +51,16 @@ struct fit {
 
 static bool read_allowed(struct fit *f, struct error *e)
 {
-    static const char *const later[] = {"bf16", "lora"};
+    static const struct {
+        const char *name, *option;
+    } given[] = {{"bf16", "--precision bf16"}, {"lora", "--lora R"}};
     const char *at = f->settings.allow;
     while (at != NULL && *at != 0) {
         size_t length = strcspn(at, ",");
-        for (int i = 0; i < COUNT_OF(later); i++)
-            if (strlen(later[i]) == length && strncmp(at, later[i], length) == 0)
-                return refuse(e, "--allow %s: not available yet; optimizers are", later[i]);
+        for (int i = 0; i < COUNT_OF(given); i++)
+            if (strlen(given[i].name) == length && strncmp(at, given[i].name, length) == 0)
+                return refuse(e, "--allow %s: only optimizers are searched: give %s itself",
+                              given[i].name, given[i].option);
         char name[16] = "";
         enum optimizer_kind kind;
         if (length < sizeof(name))
