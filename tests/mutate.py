@@ -194,10 +194,10 @@ FAULTS = [
     # ---- updates ----
     ('cpu/update.c', 'sgd does not clip', ('step = (real)(u->rate * u->gradient_scale);', 'step = (real)u->rate;')),
     ('cpu/update.c', 'momentum is dampened', ('m[i] = b * m[i] + scale * g[i];', 'm[i] = b * m[i] + (1 - b) * scale * g[i];')),
-    ('cpu/update.c', 'v is not corrected', ('root(v[i]) * inverse + eps', 'root(v[i]) + eps')),
+    ('cpu/update.c', 'v is not corrected', ('vec_sqrt(v[i]) * inverse + eps', 'vec_sqrt(v[i]) + eps')),
     ('cpu/update.c', 'lion mixes with the wrong beta', ('c = b1 * m[i] + rest1 * gi', 'c = b2 * m[i] + rest2 * gi')),
-    ('cpu/update.c', 'eight bits decay first', ('(w[i] - step * (m[i] / (root(v[i]) + eps))) * keep',
-                                               'w[i] * keep - step * (m[i] / (root(v[i]) + eps))')),
+    ('cpu/update.c', 'eight bits decay first', ('(w[i] - step * (m[i] / (vec_sqrt(v[i]) + eps))) * keep',
+                                               'w[i] * keep - step * (m[i] / (vec_sqrt(v[i]) + eps))')),
     ('cpu/update.c', 'eight bits update from codes',
      ('        adamw8bit_weights(u, w + i, m, v, g + i, count);\n', ''),
      ('v, count, u->unsigned_map, *v_max);\n    }',

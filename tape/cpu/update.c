@@ -92,25 +92,15 @@ typedef void piece_fn(const struct update *u, real *w, const real *g, int64_t at
 
 static void in_pieces(const struct update *u, piece_fn *update)
 {
-    bool has_master = u->master != NULL;
-    struct array to = has_master ? array_of(u->master, DTYPE_REAL) : u->weights;
+    struct array to = update_target(u);
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < u->n; at += ARRAY_PIECE) {
         int64_t n = array_piece(at, u->n);
         real w_room[ARRAY_PIECE], g_room[ARRAY_PIECE];
         real *w = array_open(to, at, n, true, w_room);
         update(u, w, array_read(u->gradient, at, n, g_room), at, n);
-        array_close(has_master ? u->weights : to, at, n, w);
+        array_close(u->weights, at, n, w);
     }
-}
-
-static inline real root(real x)
-{
-#ifdef TAPE_F64
-    return sqrt(x);
-#else
-    return sqrtf(x);
-#endif
 }
 
 static void sgd(const struct update *u, real *w, const real *g, int64_t at, int64_t n)
@@ -146,7 +136,7 @@ static void adamw(const struct update *u, real *w, const real *g, int64_t at, in
         real gi = scale * g[i];
         m[i] = b1 * m[i] + rest1 * gi;
         v[i] = b2 * v[i] + rest2 * (gi * gi);
-        real deviation = root(v[i]) * inverse + eps;
+        real deviation = vec_sqrt(v[i]) * inverse + eps;
         w[i] = keep * w[i] - step * m[i] / deviation;
     }
 }
@@ -188,7 +178,7 @@ static void adamw8bit_weights(const struct update *u, real *w, const real *m, co
     real keep = (real)u->decay;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        real moved = (w[i] - step * (m[i] / (root(v[i]) + eps))) * keep;
+        real moved = (w[i] - step * (m[i] / (vec_sqrt(v[i]) + eps))) * keep;
         w[i] = g[i] - g[i] == 0 ? moved : w[i];
     }
 }

@@ -35,6 +35,15 @@ static inline real vec_fma(real a, real b, real c)
 #endif
 }
 
+static inline real vec_sqrt(real x)
+{
+#ifdef TAPE_F64
+    return sqrt(x);
+#else
+    return sqrtf(x);
+#endif
+}
+
 #ifdef TAPE_F64
 
 // The f64 build exists for gradient checks: accurate matters, fast does not.
