@@ -183,17 +183,6 @@ static void adamw8bit_weights(const struct update *u, real *w, const real *m, co
     }
 }
 
-static real largest(const real *x, int64_t n)
-{
-    real most = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        real size = x[i] < 0 ? -x[i] : x[i];
-        most = size > most ? size : most;
-    }
-    return most;
-}
-
 // The weights are updated from m and v as they are before these become codes again.
 static void adamw8bit(const struct update *u, real *w, const real *g, int64_t at, int64_t n)
 {
@@ -207,8 +196,8 @@ static void adamw8bit(const struct update *u, real *w, const real *g, int64_t at
         code8_unpack(v, v_code, count, u->unsigned_map, *v_max);
         adamw8bit_moments(u, m, v, g + i, count);
         adamw8bit_weights(u, w + i, m, v, g + i, count);
-        *m_max = largest(m, count);
-        *v_max = largest(v, count);
+        *m_max = vec_absmax(m, count);
+        *v_max = vec_absmax(v, count);
         code8_pack_signed(m_code, m, count, u->signed_map, *m_max);
         code8_pack_unsigned(v_code, v, count, u->unsigned_map, *v_max);
     }
