@@ -73,7 +73,8 @@ void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c);
 // activations are stored. 2 L C tokens numbers. It is read and written while g->uses_cache.
 void gpt_cache_place(struct gpt *g, struct tape *t, int64_t tokens);
 void gpt_cache_give(struct gpt *g, struct tape *t);
-// NULL if that linear has none. The head's: gpt_head_adapters.
+
+// Of a linear of the blocks, and of the head. NULL if the model has no adapters.
 const struct lora *gpt_adapters(const struct gpt *g, int64_t layer, enum gpt_linear linear);
 const struct lora *gpt_head_adapters(const struct gpt *g);
 

@@ -74,23 +74,6 @@ char *lora_write_targets(unsigned targets, char out[LORA_TARGETS_BYTES])
     return out;
 }
 
-bool lora_same(const struct lora_config *a, const struct lora_config *b, struct error *e)
-{
-    char ours[LORA_TARGETS_BYTES], theirs[LORA_TARGETS_BYTES];
-    if (a->rank != b->rank)
-        return refuse(e, "lora rank: got %lld in the snapshot, expected %lld as asked for",
-                      (long long)a->rank, (long long)b->rank);
-    if (a->alpha != b->alpha)
-        return refuse(e, "lora alpha: got %g in the snapshot, expected %g as asked for", a->alpha,
-                      b->alpha);
-    if (a->targets != b->targets)
-        return refuse(e, "lora targets: got %s in the snapshot, expected %s as asked for",
-                      lora_write_targets(a->targets, theirs), lora_write_targets(b->targets, ours));
-    return a->trains_bias == b->trains_bias ||
-           refuse(e, "lora bias: got %s in the snapshot, expected %s as asked for",
-                  a->trains_bias ? "all" : "none", b->trains_bias ? "all" : "none");
-}
-
 // ---- params ----------------------------------------------------------------------------
 
 int64_t lora_param_count(const struct lora_config *c, unsigned of)

@@ -51,10 +51,6 @@ struct lora { // of one linear
     double factor; // alpha / rank
 };
 
-// Whether they are the same adapters. The message names the field that differs, a's value as the
-// snapshot's and b's as the one asked for.
-bool lora_same(const struct lora_config *a, const struct lora_config *b, struct error *e);
-
 // Params that adapters of c's targets add, as far as they are in `of`; one of each.
 int64_t lora_param_count(const struct lora_config *c, unsigned of);
 

@@ -470,36 +470,30 @@ static bool read_tensors(const struct safetensors *f, safetensors_entry_fn *entr
 }
 
 // A master gets all that the file says.
-static bool read_weights(const struct safetensors *f, safetensors_entry_fn *entry,
-                         struct param_list *params, struct error *e)
+static bool read_weights(const char *dir, safetensors_entry_fn *entry, struct param_list *params,
+                         struct error *e)
 {
-    bool ok = read_tensors(f, entry, params, params->count, e);
+    struct safetensors f;
+    if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
+        return false;
+    bool ok = read_tensors(&f, entry, params, params->count, e);
     for (int i = 0; ok && i < params->count; i++) {
         struct param *p = &params->param[i];
         if (p->master.data != NULL && entry(params, i).name != NULL)
-            ok = safetensors_read(f, safetensors_find(f, p->name), p->master.data, e);
+            ok = safetensors_read(&f, safetensors_find(&f, p->name), p->master.data, e);
     }
+    safetensors_close(&f);
     return ok;
 }
 
 bool snapshot_read_weights(const char *dir, struct param_list *params, struct error *e)
 {
-    struct safetensors f;
-    if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
-        return false;
-    bool ok = read_weights(&f, weight_entry, params, e);
-    safetensors_close(&f);
-    return ok;
+    return read_weights(dir, weight_entry, params, e);
 }
 
 bool snapshot_read_base(const char *dir, struct param_list *params, struct error *e)
 {
-    struct safetensors f;
-    if (!open_part(&f, dir, SNAPSHOT_MODEL, e))
-        return false;
-    bool ok = read_weights(&f, base_entry, params, e);
-    safetensors_close(&f);
-    return ok;
+    return read_weights(dir, base_entry, params, e);
 }
 
 static bool is_utf8(const char *text)
@@ -556,4 +550,22 @@ bool snapshot_same_model(const struct gpt_config *a, const struct gpt_config *b,
         return refuse(e, "tie: got %s in the snapshot, expected %s as asked for", yes_no(a->tie),
                       yes_no(b->tie));
     return true;
+}
+
+bool snapshot_same_adapters(const struct lora_config *a, const struct lora_config *b,
+                            struct error *e)
+{
+    char ours[LORA_TARGETS_BYTES], theirs[LORA_TARGETS_BYTES];
+    if (a->rank != b->rank)
+        return refuse(e, "lora rank: got %lld in the snapshot, expected %lld as asked for",
+                      (long long)a->rank, (long long)b->rank);
+    if (a->alpha != b->alpha)
+        return refuse(e, "lora alpha: got %g in the snapshot, expected %g as asked for", a->alpha,
+                      b->alpha);
+    if (a->targets != b->targets)
+        return refuse(e, "lora targets: got %s in the snapshot, expected %s as asked for",
+                      lora_write_targets(a->targets, theirs), lora_write_targets(b->targets, ours));
+    return a->trains_bias == b->trains_bias ||
+           refuse(e, "lora bias: got %s in the snapshot, expected %s as asked for",
+                  a->trains_bias ? "all" : "none", b->trains_bias ? "all" : "none");
 }

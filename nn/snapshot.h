@@ -4,8 +4,9 @@
 //
 //   model.safetensors      weights by their parameter's name, as they are stored (F32 or BF16);
 //                          metadata: format, version, step, dtype, tokenizer and struct
-//                          gpt_config, but for how segments are cut and which policy each of them
-//                          has: the next run decides that anew
+//                          gpt_config, but for how segments are cut, which policy each of them
+//                          has, whether the loss is chunked and how activations are stored: the
+//                          next run decides those anew
 //   optimizer.safetensors  what it keeps, as it is stored: NAME.m and NAME.v for adamw, no tensor
 //                          for sgd (nn/optimizer.c lists them all); NAME.master if weights are
 //                          BF16; metadata: format, version, step, optimizer
@@ -80,6 +81,9 @@ bool snapshot_read_optimizer(const char *dir, struct param_list *params, int64_t
 // Whether b has the weights of a. The message names the field that differs, a's value as the
 // snapshot's and b's as the one asked for. Dropout, attention and checkpoint policy may differ.
 bool snapshot_same_model(const struct gpt_config *a, const struct gpt_config *b, struct error *e);
+// Whether they are the same adapters, in the same way.
+bool snapshot_same_adapters(const struct lora_config *a, const struct lora_config *b,
+                            struct error *e);
 
 // All gradients by their parameter's name, as one safetensors file. No malloc.
 bool snapshot_write_gradients(const char *path, const struct param_list *params, struct error *e);

@@ -1,7 +1,7 @@
 // step.h - ONE optimizer step: the function to read first.
 //
 //   gradients   for each micro-batch: forward, backward with seed 1 / counted targets of the whole
-//               effective batch; then the tied table's second gradient joins the first
+//               effective batch; then the embedding's own gradient, where it has one, joins wte's
 //   update      norm, clip, rate of the schedule, optimizer; once
 //
 // Whatever the split into micro-batches, no bit of gradients, losses or weights changes.
@@ -33,7 +33,7 @@ struct step { // what training holds besides the model
     int32_t *slots;            // row of embedding.grad for each token; NULL: its id
     int32_t *slot_ids;         // and back
     int32_t slot_count;
-    struct tensor embedding; // wte again, with a gradient of its own: see step_begin in step.c
+    struct tensor embedding; // wte again, with a gradient of its own: see embedding_is_apart
     int64_t steps_done;
 };
 

@@ -172,7 +172,7 @@ static bool choose_adapters(struct config *c, const struct settings *s, struct e
     if (l->rank == 0)
         *l = (struct lora_config){.rank = 0};
     struct error inner;
-    if (held.rank > 0 && !lora_same(&held, l, &inner))
+    if (held.rank > 0 && !snapshot_same_adapters(&held, l, &inner))
         return refuse(e, "%s holds other adapters: %s; `memtape merge` makes a model of them",
                       c->snapshot_dir, inner.text);
     if (l->rank > 0 && held.rank == 0 && c->resumes)

@@ -139,15 +139,14 @@ static void explain_layer(struct explain_row *row, const struct config *c, enum 
 {
     bool tiled = c->model.attention == GPT_ATTENTION_TILED;
     int bytes = (int)dtype_bytes(precision_dtype(c->model.activations));
-    char width[64] = "";
+    char size[40] = "";
     if (bytes != 2)
-        snprintf(width, sizeof(width), "in numbers of %d bytes, not 2", bytes);
+        snprintf(size, sizeof(size), "numbers of %d bytes, not 2", bytes);
     if (how == RULES_FULL) {
-        because(row, "A layer's input alone%s%s.", bytes != 2 ? ", " : "", width);
+        because(row, "A layer's input alone%s%s.", bytes != 2 ? ", in " : "", size);
         return;
     }
-    because(row, "Activations%s%s; no dropout masks (they are drawn again)%s.",
-            bytes != 2 ? " " : " of 2 bytes, as in the formula", width,
+    because(row, "No dropout masks (they are drawn again)%s%s%s.", bytes != 2 ? "; " : "", size,
             how != RULES_NONE ? ""
             : tiled           ? "; tiled attention keeps no as^2 term"
                               : "; scores and probabilities share one buffer");

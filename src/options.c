@@ -281,33 +281,12 @@ static bool set(struct settings *s, const struct option *o, const char *value, s
     return true;
 }
 
-static int distance(const char *a, size_t a_length, const char *b) // Levenshtein, short words
-{
-    int row[64];
-    int width = (int)strlen(b);
-    if (width >= 63)
-        return 99;
-    for (int j = 0; j <= width; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (int j = 1; j <= width; j++) {
-            int up = row[j], change = diagonal + (a[i - 1] != b[j - 1]);
-            int least = up < row[j - 1] ? up + 1 : row[j - 1] + 1;
-            diagonal = up;
-            row[j] = change < least ? change : least;
-        }
-    }
-    return row[width];
-}
-
 static bool refuse_unknown(unsigned groups, const char *name, size_t length, struct error *e)
 {
     const char *nearest = NULL;
     int best = 3;
     for (int i = 0; i < COUNT_OF(options); i++) {
-        int d = options[i].group & groups ? distance(name, length, options[i].name) : 99;
+        int d = options[i].group & groups ? text_distance(name, length, options[i].name) : 99;
         if (d < best) {
             best = d;
             nearest = options[i].name;

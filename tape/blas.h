@@ -25,7 +25,7 @@ void blas_gemm(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t 
 void blas_set_threads(int threads);
 int blas_max_threads(void); // what the machine offers: the default
 
-// "openblas 0.3.21 (Haswell)" or "builtin": for reports.
+// "openblas 0.3.21 (Haswell)", "builtin" or "loops": for reports.
 const char *blas_name(void);
 
 #endif

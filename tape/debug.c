@@ -1,5 +1,6 @@
 #include "tape/array.h"
 #include "tape/debug_int.h"
+#include "tape/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -126,28 +127,6 @@ static const struct tensor *from_ledger(const struct tape *t, const char *name)
     return x.data != NULL ? &x : NULL;
 }
 
-// How far two names are apart: single letters put in, left out or changed.
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 64 };
-    int row[MOST], length = (int)strlen(b);
-    if (length >= MOST)
-        return length;
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] != 0; i++) {
-        int before = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int here = before + (a[i - 1] != b[j - 1]);
-            before = row[j];
-            here = here < row[j] + 1 ? here : row[j] + 1;
-            row[j] = here < row[j - 1] + 1 ? here : row[j - 1] + 1;
-        }
-    }
-    return row[length];
-}
-
 static void suggest(const struct tape *t, const char *name)
 {
     enum { SHOWN = 3 };
@@ -156,7 +135,8 @@ static void suggest(const struct tape *t, const char *name)
     for (int most = 0; count < SHOWN && most <= (int)strlen(name) / 2; most++)
         for (int64_t k = 0; count < SHOWN && k < candidate_count(t); k++) {
             const struct tensor *x = candidate(t, k);
-            if (x == NULL || (distance(name, x->name) > most && strstr(x->name, name) == NULL))
+            if (x == NULL || (text_distance(name, strlen(name), x->name) > most &&
+                              strstr(x->name, name) == NULL))
                 continue;
             int i = 0;
             while (i < count && strcmp(shown[i], x->name) != 0)

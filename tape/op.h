@@ -46,6 +46,7 @@ struct op {
     enum op_grad grad;
     bool wide_out;     // the output is real however activations are stored: a sum, a loss
     bool reads_views;  // inputs need not be contiguous (their last dim is)
+    bool elementwise;  // element i of the output is made of element i of each input
     bool forward_only; // for inference: no backward, and to want a gradient is a CHECK
     // Backward may be called twice: for all inputs but the first, then for the first alone, which
     // does not read in[0]: its bytes are given back before its gradient needs as many.
@@ -62,11 +63,11 @@ struct op_args {             // numbers an op needs besides tensors; 0 where an 
     const int32_t *slots;    // embedding: the gradient row of each position; NULL: its id
     int64_t samples, length; // embedding: B, T of ids
     int64_t heads, part;     // attention; split_heads: 0 queries, 1 keys, 2 values
-    int64_t first, count;    // rows; embedding, cached attention: first position
+    int64_t first, count;    // rows; embedding, cached attention: first position; lora: column
     bool transposed;         // matmul: the second factor is (.., N, K)
     bool heads_inside;       // matmul: the output is stored (B,M,H,N), so that merging is a view
     double rate;             // dropout
-    double factor;           // scale
+    double factor;           // scale, lora
     uint64_t key;            // dropout: seed, step and place in the model; the op adds the sample
 };
 

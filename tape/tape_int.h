@@ -1,4 +1,4 @@
-// tape_int.h - what tape.c, grad.c and segment.c share. No other file includes this.
+// tape_int.h - what tape.c, grad.c, segment.c and trap.c share. No other file includes this.
 #ifndef TAPE_TAPE_INT_H
 #define TAPE_TAPE_INT_H
 

@@ -72,6 +72,27 @@ static bool leading_double(const char *text, double *v, const char **rest)
     return end != copy && isfinite(*v);
 }
 
+int text_distance(const char *a, size_t a_length, const char *b)
+{
+    enum { MOST = 64 };
+    int row[MOST], length = (int)strlen(b);
+    if (length >= MOST)
+        return length + (int)a_length;
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 0; i < a_length; i++) {
+        int before = row[0];
+        row[0] = (int)i + 1;
+        for (int j = 1; j <= length; j++) {
+            int here = before + (a[i] != b[j - 1]);
+            before = row[j];
+            here = here < row[j] + 1 ? here : row[j] + 1;
+            row[j] = here < row[j - 1] + 1 ? here : row[j - 1] + 1;
+        }
+    }
+    return row[length];
+}
+
 bool text_to_double(const char *text, double *v)
 {
     const char *rest;

@@ -17,6 +17,10 @@ char *text_from_bytes(int64_t bytes, char out[TEXT_NUMBER_BYTES]);
 // then. A birth costs a name, and printf costs more than the rest of a dry run.
 size_t text_append(char *out, size_t bytes, size_t used, const char *text);
 
+// How far two names are apart: single letters put in, left out or changed (Levenshtein). a: its
+// first a_length bytes. Of a b of 64 bytes and more only a bound from above.
+int text_distance(const char *a, size_t a_length, const char *b);
+
 // Whole text or nothing: false if anything follows the number, or if it does not fit.
 bool text_to_double(const char *text, double *v);
 bool text_to_int64(const char *text, int64_t *v);

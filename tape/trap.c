@@ -106,17 +106,6 @@ static void say_shape(struct trap *p, const struct tensor *x, enum dtype dtype)
     say(p, "]");
 }
 
-// Ops whose element i is made from element i of each input.
-static bool is_elementwise(const struct op *op)
-{
-    static const char *const names[] = {"add",  "sub",  "mul",  "scale", "gelu",
-                                        "relu", "tanh", "sqrt", "log",   "dropout"};
-    for (int i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(op->name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 // "  in[0] h.0.mlp.c_fc f32[12,64,512] from -3 to 4; [0,3,7] is -1". at NULL: why is said instead.
 static void say_tensor(struct trap *p, const char *what, const struct tensor *x, struct array at,
                        const char *why)
@@ -135,7 +124,7 @@ static void say_tensor(struct trap *p, const char *what, const struct tensor *x,
     if (r.bad > 0)
         say(p, "%s %lld of %lld not finite", r.finite > 0 ? "," : "", (long long)r.bad,
             (long long)v.count);
-    if (is_elementwise(f->op) && v.count == f->count) {
+    if (f->op->elementwise && v.count == f->count) {
         say(p, "; ");
         say_at(p, x->dim_count, x->dim, f->index);
         say(p, " is %.9g", element(v, f->index));

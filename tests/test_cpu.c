@@ -293,23 +293,27 @@ static void reductions_are_right(void **state)
     fill(b, 5000, 2);
     for (int t = 0; t < COUNT_OF(lengths); t++) {
         const int64_t n = lengths[t];
-        double sum = 0, dot = 0, squares = 0, max = -INFINITY;
+        double sum = 0, dot = 0, squares = 0, max = -INFINITY, absmax = 0;
         for (int64_t i = 0; i < n; i++) {
             sum += (double)a[i];
             dot += (double)a[i] * (double)b[i];
             squares += (double)a[i] * (double)a[i];
             max = fmax(max, (double)a[i]);
+            absmax = fmax(absmax, fabs((double)a[i]));
         }
         assert_near(vec_sum(a, n), sum, 100 * REAL_EPSILON);
         assert_near(vec_dot(a, b, n), dot, 100 * REAL_EPSILON);
         assert_near(vec_sum_squares(a, n), squares, 1e-13);
         assert_true((double)vec_max(a, n) == max);
+        assert_true((double)vec_absmax(a, n) == absmax);
     }
     for (int64_t i = 0; i < 40; i++) { // every position is looked at
         a[i] = 2;
         assert_true(vec_max(a, 40) == 2);
+        a[i] = -3;
+        assert_true(vec_absmax(a, 40) == 3);
         a[i] = (real)NAN;
-        assert_true(vec_max(a, 40) < 2); // a NaN is passed over
+        assert_true(vec_max(a, 40) < 2 && vec_absmax(a, 40) < 3); // a NaN is passed over
         assert_true(isnan(vec_sum(a, 40)));
     }
     free(a), free(b);

@@ -450,7 +450,7 @@ static void adapters_name_their_base(void **state)
     struct model x;
     write_adapters(path_of("snap", dir), &x, &info);
     ASSERT_OK(snapshot_read_info(dir, &got, &e), e);
-    assert_true(lora_same(&got.model.lora, &info.model.lora, &e));
+    assert_true(snapshot_same_adapters(&got.model.lora, &info.model.lora, &e));
     assert_string_equal(got.base.dir, info.base.dir);
     assert_true(got.base.seed == info.base.seed && got.base.hash == info.base.hash);
     memset(storage[0], 0xff, sizeof(storage[0]));

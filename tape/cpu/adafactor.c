@@ -33,7 +33,7 @@ static void follow(real *mean, double rest2, double now)
     *mean = (real)((1 - rest2) * (double)*mean + rest2 * now);
 }
 
-static void update_rows(const struct step *s)
+static void moments_of_rows(const struct step *s)
 {
     const struct update *u = s->u;
     double scale = u->gradient_scale * u->gradient_scale / (double)u->cols;
@@ -44,7 +44,7 @@ static void update_rows(const struct step *s)
 }
 
 // Each slice of columns adds up row after row.
-static void update_cols(const struct step *s)
+static void moments_of_cols(const struct step *s)
 {
     enum { SLICE = 64 };
     const struct update *u = s->u;
@@ -66,7 +66,7 @@ static void update_cols(const struct step *s)
     }
 }
 
-static void update_vector(const struct step *s)
+static void moments_of_vector(const struct step *s)
 {
     const struct update *u = s->u;
     real *v = u->state[0];
@@ -102,11 +102,7 @@ static void normalize(const struct step *s, real *y, const real *g, const real *
     for (int64_t i = 0; i < n; i++) {
         real estimate = factor * v[i];
         estimate = estimate > least ? estimate : least;
-#ifdef TAPE_F64
-        y[i] = scale * g[i] / sqrt(estimate);
-#else
-        y[i] = scale * g[i] / sqrtf(estimate);
-#endif
+        y[i] = scale * g[i] / vec_sqrt(estimate);
     }
 }
 
@@ -138,7 +134,6 @@ static void apply(const struct step *s)
 {
     const struct update *u = s->u;
     real keep = (real)u->decay;
-    bool has_master = u->master != NULL;
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < u->n; at += ARRAY_PIECE) {
         int64_t n = array_piece(at, u->n);
@@ -146,22 +141,22 @@ static void apply(const struct step *s)
         normalize_piece(s, y, at, n);
         for (int64_t i = 0; i < n; i++)
             w[i] = keep * w[i] - s->by * y[i];
-        array_close(has_master ? u->weights : s->to, at, n, w);
+        array_close(u->weights, at, n, w);
     }
 }
 
 void adafactor_update(const struct update *u)
 {
     struct step s = {.u = u, .rest2 = pow((double)u->step, decay_power)};
-    s.to = u->master != NULL ? array_of(u->master, DTYPE_REAL) : u->weights;
+    s.to = update_target(u);
     double rate = fmin(u->rate, 1 / sqrt((double)u->step));
     rate *= fmax(eps2, sqrt(update_sum_squares(s.to, u->n) / (double)u->n));
     if (u->cols > 0) {
-        update_rows(&s);
-        update_cols(&s);
+        moments_of_rows(&s);
+        moments_of_cols(&s);
         s.row_mean = mean_of_rows(u);
     } else {
-        update_vector(&s);
+        moments_of_vector(&s);
     }
     double size = sqrt(update_sum(u->n, squares_of_update, &s) / (double)u->n);
     s.by = (real)(rate / fmax(1, size));

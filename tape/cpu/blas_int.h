@@ -1,4 +1,4 @@
-// blas_int.h - what the two implementations of tape/blas.h share.
+// blas_int.h - what the implementations of tape/blas.h share.
 #ifndef TAPE_CPU_BLAS_INT_H
 #define TAPE_CPU_BLAS_INT_H
 

@@ -92,25 +92,15 @@ typedef void piece_fn(const struct update *u, real *w, const real *g, int64_t at
 
 static void in_pieces(const struct update *u, piece_fn *update)
 {
-    bool has_master = u->master != NULL;
-    struct array to = has_master ? array_of(u->master, DTYPE_REAL) : u->weights;
+    struct array to = update_target(u);
 #pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < u->n; at += ARRAY_PIECE) {
         int64_t n = array_piece(at, u->n);
         real w_room[ARRAY_PIECE], g_room[ARRAY_PIECE];
         real *w = array_open(to, at, n, true, w_room);
         update(u, w, array_read(u->gradient, at, n, g_room), at, n);
-        array_close(has_master ? u->weights : to, at, n, w);
+        array_close(u->weights, at, n, w);
     }
-}
-
-static inline real root(real x)
-{
-#ifdef TAPE_F64
-    return sqrt(x);
-#else
-    return sqrtf(x);
-#endif
 }
 
 static void sgd(const struct update *u, real *w, const real *g, int64_t at, int64_t n)
@@ -146,7 +136,7 @@ static void adamw(const struct update *u, real *w, const real *g, int64_t at, in
         real gi = scale * g[i];
         m[i] = b1 * m[i] + rest1 * gi;
         v[i] = b2 * v[i] + rest2 * (gi * gi);
-        real deviation = root(v[i]) * inverse + eps;
+        real deviation = vec_sqrt(v[i]) * inverse + eps;
         w[i] = keep * w[i] - step * m[i] / deviation;
     }
 }
@@ -188,20 +178,9 @@ static void adamw8bit_weights(const struct update *u, real *w, const real *m, co
     real keep = (real)u->decay;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        real moved = (w[i] - step * (m[i] / (root(v[i]) + eps))) * keep;
+        real moved = (w[i] - step * (m[i] / (vec_sqrt(v[i]) + eps))) * keep;
         w[i] = g[i] - g[i] == 0 ? moved : w[i];
     }
-}
-
-static real largest(const real *x, int64_t n)
-{
-    real most = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        real size = x[i] < 0 ? -x[i] : x[i];
-        most = size > most ? size : most;
-    }
-    return most;
 }
 
 // The weights are updated from m and v as they are before these become codes again.
@@ -217,8 +196,8 @@ static void adamw8bit(const struct update *u, real *w, const real *g, int64_t at
         code8_unpack(v, v_code, count, u->unsigned_map, *v_max);
         adamw8bit_moments(u, m, v, g + i, count);
         adamw8bit_weights(u, w + i, m, v, g + i, count);
-        *m_max = largest(m, count);
-        *v_max = largest(v, count);
+        *m_max = vec_absmax(m, count);
+        *v_max = vec_absmax(v, count);
         code8_pack_signed(m_code, m, count, u->signed_map, *m_max);
         code8_pack_unsigned(v_code, v, count, u->unsigned_map, *v_max);
     }

@@ -34,6 +34,12 @@ struct update {   // one step of one parameter; constants in double
     const real *signed_map, *unsigned_map; // of adamw8bit: code8.h
 };
 
+// What is updated: then it is rounded into the weights, if it is not them.
+static inline struct array update_target(const struct update *u)
+{
+    return u->master != NULL ? array_of(u->master, DTYPE_REAL) : u->weights;
+}
+
 typedef void update_fn(const struct update *u);
 void update_sgd(const struct update *u);
 void update_momentum(const struct update *u);  // state: m

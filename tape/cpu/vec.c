@@ -1,6 +1,6 @@
 #include "tape/cpu/vec.h"
 
-// The four reductions have one form: whole groups of VEC_LANES (the inner loop of fixed length
+// The reductions have one form: whole groups of VEC_LANES (the inner loop of fixed length
 // becomes a few vector instructions), the remainder in the first lanes, the lanes joined in halves.
 
 real vec_sum(const real *x, int64_t n)
@@ -60,6 +60,25 @@ real vec_max(const real *x, int64_t n)
             lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
     for (int l = 0; i + l < n; l++)
         lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
+    return lane[0];
+}
+
+real vec_absmax(const real *x, int64_t n)
+{
+    real lane[VEC_LANES] = {0};
+    int64_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES)
+        for (int l = 0; l < VEC_LANES; l++) {
+            real size = x[i + l] < 0 ? -x[i + l] : x[i + l];
+            lane[l] = size > lane[l] ? size : lane[l];
+        }
+    for (int l = 0; i + l < n; l++) {
+        real size = x[i + l] < 0 ? -x[i + l] : x[i + l];
+        lane[l] = size > lane[l] ? size : lane[l];
+    }
     for (int half = VEC_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];

@@ -35,6 +35,15 @@ static inline real vec_fma(real a, real b, real c)
 #endif
 }
 
+static inline real vec_sqrt(real x)
+{
+#ifdef TAPE_F64
+    return sqrt(x);
+#else
+    return sqrtf(x);
+#endif
+}
+
 #ifdef TAPE_F64
 
 // The f64 build exists for gradient checks: accurate matters, fast does not.
@@ -127,7 +136,8 @@ static inline real vec_tanh(real x)
 
 real vec_sum(const real *x, int64_t n);
 real vec_dot(const real *a, const real *b, int64_t n);
-real vec_max(const real *x, int64_t n); // of the elements that are numbers; -infinity if none is
+real vec_max(const real *x, int64_t n);    // of the elements that are numbers; -infinity if none is
+real vec_absmax(const real *x, int64_t n); // of |x|, likewise; 0 if none is
 
 // vec_dot of numbers that come in parts, all but the last of them whole groups of VEC_LANES: lanes
 // that start as 0, a call for each part, and the join.

@@ -15,7 +15,7 @@ double cross_entropy_row(struct array l, int64_t cols, int32_t target, struct ar
 // d *= dloss
 void cross_entropy_scale(struct array d, int64_t cols, real dloss);
 
-// sum + the losses of these rows, in their order.
-double cross_entropy_add(const double *loss, int64_t rows, double sum);
+// The losses of these rows, added in their order.
+double cross_entropy_sum(const double *loss, int64_t rows);
 
 #endif

@@ -36,6 +36,7 @@ const struct op op_add_desc = {
     .keeps = "nothing: dy itself becomes da, and db borrows it",
     .takes = TAKES_IN1_AS_OUT,
     .grad = GRAD_PASSES,
+    .elementwise = true,
     .infer = add_infer,
     .forward = {add_forward},
 };

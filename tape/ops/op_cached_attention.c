@@ -127,7 +127,7 @@ static void attend(const struct head *w, struct tile i)
     }
     for (int64_t r = 0; r < i.count; r++)
         vec_scale(y + r * y_stride, 1 / sum[r], w->size);
-    array_close_rows(w->y, i.from * w->width, i.count, w->size, w->width, w->y_room);
+    array_close_rows(w->y, i.from * w->width, i.count, w->size, w->width, y);
 }
 
 static void cached_attention_forward(struct tape *t, struct node *n)

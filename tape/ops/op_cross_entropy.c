@@ -43,8 +43,9 @@ void cross_entropy_scale(struct array d, int64_t cols, real dloss)
     }
 }
 
-double cross_entropy_add(const double *loss, int64_t rows, double sum)
+double cross_entropy_sum(const double *loss, int64_t rows)
 {
+    double sum = 0;
     for (int64_t i = 0; i < rows; i++)
         sum += loss[i];
     return sum;
@@ -79,7 +80,7 @@ static void cross_entropy_forward(struct tape *t, struct node *n)
         loss[i] = cross_entropy_row(array_from(l, i * cols), cols, n->args.ids[i],
                                     array_from(d, i * cols), op_part(room, op_thread() * cols));
     for (int64_t b = 0; b < samples; b++)
-        n->out->data[b] = (real)cross_entropy_add(loss + b * rows, rows, 0);
+        n->out->data[b] = (real)cross_entropy_sum(loss + b * rows, rows);
 }
 
 static void cross_entropy_backward(struct tape *t, struct node *n)
@@ -93,7 +94,7 @@ static void cross_entropy_backward(struct tape *t, struct node *n)
         return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < all_rows; i++)
-        // forward: n->out->data[b] = (real)cross_entropy_add(loss + b * rows, rows, 0);
+        // forward: n->out->data[b] = (real)cross_entropy_sum(loss + b * rows, rows);
         cross_entropy_scale(array_from(d, i * cols), cols, n->dy[i / rows]);
 }
 

@@ -83,6 +83,7 @@ const struct op op_dropout_desc = {
     .keeps = "nothing: the mask is drawn again",
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = dropout_infer,
     .forward = {dropout_forward},
     .backward = {dropout_backward},

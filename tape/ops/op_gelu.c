@@ -67,6 +67,7 @@ const struct op op_gelu_desc = {
     .keeps = "x: the slope is a function of it",
     .needs = {NEEDS_IN0},
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = gelu_infer,
     .forward = {gelu_forward},
     .backward = {gelu_backward},

@@ -151,7 +151,7 @@ static void linear_cross_entropy_forward(struct tape *t, struct node *n)
     for (int64_t k = 0; k < chunk_count(x, cols); k++)
         chunk_forward(t, n, chunk_at(x, cols, k), &s);
     for (int64_t b = 0; b < tensor_samples(x); b++)
-        n->out->data[b] = (real)cross_entropy_add(s.loss + b * rows, rows, 0);
+        n->out->data[b] = (real)cross_entropy_sum(s.loss + b * rows, rows);
 }
 
 static void linear_cross_entropy_backward(struct tape *t, struct node *n)
@@ -165,7 +165,7 @@ static void linear_cross_entropy_backward(struct tape *t, struct node *n)
         chunk_forward(t, n, c, &s);
 #pragma omp parallel for schedule(static) num_threads(t->threads)
         for (int64_t i = 0; i < c.samples * c.rows; i++)
-            // forward: n->out->data[b] = (real)cross_entropy_add(s.loss + b * rows, rows, 0);
+            // forward: n->out->data[b] = (real)cross_entropy_sum(s.loss + b * rows, rows);
             cross_entropy_scale(array_from(s.logits, i * cols), cols, n->dy[(c.first + i) / rows]);
         struct product p = product_of(t, n, c, s.logits, s.product);
         // forward: product_forward(&p);

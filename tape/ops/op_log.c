@@ -54,6 +54,7 @@ const struct op op_log_desc = {
     .keeps = "x: the slope is 1 / x",
     .needs = {NEEDS_IN0},
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = log_infer,
     .forward = {log_forward},
     .backward = {log_backward},

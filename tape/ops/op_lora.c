@@ -5,7 +5,7 @@
 //   dh += s dy b          (R,O)(O,K)        of dy those O columns
 //   db += s dy^T h        (O,R)(R,K)        sample after sample, row tile after row tile
 //
-// R rows of one sample, O = count, K the rank. As in op_linear.c, tiles depend on R, O and K alone
+// R rows of one sample, O = count, K the rank. As in product.c, tiles depend on R, O and K alone
 // and never cross a sample: at most ROW_TILE rows by SLICE of the O columns. dh goes over the
 // slices in order, so that of dy no more than a tile is ever widened from bf16.
 #include "tape/blas.h"
@@ -13,7 +13,7 @@
 
 enum { ROW_TILE = 128, SLICE = 128 };
 
-struct lora {
+struct shape {
     int64_t samples, rows, cols, rank;
     int64_t first, count;
     int64_t row_tiles, slices;
@@ -27,27 +27,27 @@ struct room {
     real *cols; // SLICE x K
 };
 
-static struct lora shape_of(const struct node *n)
+static struct shape shape_of(const struct node *n)
 {
     const struct tensor *base = n->in[0], *b = n->in[2];
-    struct lora s = {.samples = tensor_samples(base),
-                     .rows = tensor_rows(base),
-                     .cols = tensor_cols(base),
-                     .rank = b->dim[1],
-                     .first = n->args.first,
-                     .count = b->dim[0],
-                     .factor = (real)n->args.factor};
+    struct shape s = {.samples = tensor_samples(base),
+                      .rows = tensor_rows(base),
+                      .cols = tensor_cols(base),
+                      .rank = b->dim[1],
+                      .first = n->args.first,
+                      .count = b->dim[0],
+                      .factor = (real)n->args.factor};
     s.row_tiles = tile_count(s.rows, ROW_TILE);
     s.slices = tile_count(s.count, SLICE);
     return s;
 }
 
-static int64_t room_reals(const struct lora *s)
+static int64_t room_reals(const struct shape *s)
 {
     return ROW_TILE * SLICE + (ROW_TILE + SLICE) * s->rank;
 }
 
-static struct room room_of(const struct lora *s, const struct node *n)
+static struct room room_of(const struct shape *s, const struct node *n)
 {
     if (n->work == NULL)
         return (struct room){NULL, NULL, NULL};
@@ -63,7 +63,7 @@ static bool is_real(const struct tensor *x)
 static void lora_infer(struct tape *t, struct node *n)
 {
     const struct tensor *base = n->in[0], *h = n->in[1], *b = n->in[2];
-    struct lora s = shape_of(n);
+    struct shape s = shape_of(n);
     CHECK(base->dim_count >= 2 && b->dim_count == 2 && tensor_cols(h) == s.rank);
     CHECK(tensor_samples(h) == s.samples && tensor_rows(h) == s.rows);
     CHECK(s.first >= 0 && s.first + s.count <= s.cols);
@@ -87,7 +87,7 @@ static void carry(const struct tape *t, struct array from, struct array to, int6
 }
 
 // Rows of tile `task`, counted over all samples.
-static struct tile rows_of(const struct lora *s, int64_t task)
+static struct tile rows_of(const struct shape *s, int64_t task)
 {
     struct tile r = tile_at(task % s->row_tiles, s->rows, ROW_TILE);
     r.from += task / s->row_tiles * s->rows;
@@ -96,7 +96,7 @@ static struct tile rows_of(const struct lora *s, int64_t task)
 
 static void lora_forward(struct tape *t, struct node *n)
 {
-    struct lora s = shape_of(n);
+    struct shape s = shape_of(n);
     struct array base = op_data(n->in[0]), h = op_data(n->in[1]), b = op_data(n->in[2]);
     struct array y = op_data(n->out);
     if (base.at != y.at)
@@ -117,14 +117,14 @@ static void lora_forward(struct tape *t, struct node *n)
     }
 }
 
-static const real *dy_tile(const struct lora *s, const struct node *n, struct tile r, struct tile o,
-                           const struct room *room, int64_t *stride)
+static const real *dy_tile(const struct shape *s, const struct node *n, struct tile r,
+                           struct tile o, const struct room *room, int64_t *stride)
 {
     return array_read_rows(op_dy(n), r.from * s->cols + s->first + o.from, r.count, o.count,
                            s->cols, room->tile, stride);
 }
 
-static void input_gradient(const struct tape *t, const struct lora *s, const struct node *n)
+static void input_gradient(const struct tape *t, const struct shape *s, const struct node *n)
 {
     (void)t; // without OpenMP
     struct array dh = op_dx(n, 1), b = op_data(n->in[2]);
@@ -146,7 +146,7 @@ static void input_gradient(const struct tape *t, const struct lora *s, const str
     }
 }
 
-static void weight_gradient(const struct tape *t, const struct lora *s, const struct node *n)
+static void weight_gradient(const struct tape *t, const struct shape *s, const struct node *n)
 {
     (void)t; // without OpenMP
     struct array db = op_dx(n, 2), h = op_data(n->in[1]);
@@ -170,7 +170,7 @@ static void weight_gradient(const struct tape *t, const struct lora *s, const st
 
 static void lora_backward(struct tape *t, struct node *n)
 {
-    struct lora s = shape_of(n);
+    struct shape s = shape_of(n);
     if (n->dx[1] != NULL)
         input_gradient(t, &s, n);
     op_start_sum(n, 2);

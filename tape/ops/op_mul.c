@@ -61,6 +61,7 @@ const struct op op_mul_desc = {
     .formula = "y = a b",
     .keeps = "a and b: each is the slope of the other",
     .needs = {NEEDS_IN1, NEEDS_IN0},
+    .elementwise = true,
     .infer = mul_infer,
     .forward = {mul_forward},
     .backward = {mul_backward},

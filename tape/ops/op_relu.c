@@ -55,6 +55,7 @@ const struct op op_relu_desc = {
     .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = relu_infer,
     .forward = {relu_forward},
     .backward = {relu_backward},

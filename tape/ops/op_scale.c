@@ -54,6 +54,7 @@ const struct op op_scale_desc = {
     .keeps = "nothing: the slope is the factor",
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = scale_infer,
     .forward = {scale_forward},
     .backward = {scale_backward},

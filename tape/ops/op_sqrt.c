@@ -55,6 +55,7 @@ const struct op op_sqrt_desc = {
     .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = sqrt_infer,
     .forward = {sqrt_forward},
     .backward = {sqrt_backward},

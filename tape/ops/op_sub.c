@@ -58,6 +58,7 @@ const struct op op_sub_desc = {
     .name = "sub",
     .formula = "y = a - b",
     .keeps = "nothing: da = dy, db = -dy",
+    .elementwise = true,
     .infer = sub_infer,
     .forward = {sub_forward},
     .backward = {sub_backward},

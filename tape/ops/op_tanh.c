@@ -55,6 +55,7 @@ const struct op op_tanh_desc = {
     .needs = {NEEDS_OUT},
     .takes = TAKES_IN0_AS_OUT,
     .grad = GRAD_IN_PLACE,
+    .elementwise = true,
     .infer = tanh_infer,
     .forward = {tanh_forward},
     .backward = {tanh_backward},
