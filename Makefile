@@ -98,7 +98,14 @@ BLAS_CFLAGS_openblas = $(call once,BLAS_CFLAGS_openblas,$(patsubst -I%,-isystem 
     $(PKG_CONFIG) --cflags openblas 2>/dev/null || echo $(BREW_BLAS:%=-I%/include))))
 BLAS_LIBS_openblas   = $(call once,BLAS_LIBS_openblas,$(shell \
     $(PKG_CONFIG) --libs openblas 2>/dev/null || echo $(BREW_BLAS:%=-L%/lib) -lopenblas))
-blas_cflags_of = $(BLAS_CFLAGS_$(call blas_of,$(1)))
+# Only an OpenBLAS made with BUILD_BFLOAT16 has it, but every one's header declares it. (A linker
+# without warnings, as STATIC_LINK asks for, does not mind what is missing.)
+BLAS_BF16_openblas   = $(call once,BLAS_BF16_openblas,$(shell echo \
+    'void (*f)(void) = (void (*)(void))cblas_sbgemm; int main(void) { return f == 0; }' | $(CC) \
+    $(BLAS_CFLAGS_openblas) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(filter -static,$(STATIC_LINK)) \
+    -include cblas.h -x c - -x none $(call libs_of,release) -o /dev/null 2>/dev/null && \
+    echo -DTAPE_SBGEMM))
+blas_cflags_of = $(BLAS_CFLAGS_$(call blas_of,$(1))) $(BLAS_BF16_$(call blas_of,$(1)))
 blas_libs_of   = $(BLAS_LIBS_$(call blas_of,$(1)))
 
 CMOCKA_CFLAGS = $(call once,CMOCKA_CFLAGS,$(patsubst -I%,-isystem %,$(shell \

@@ -20,6 +20,13 @@ void blas_gemm(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t 
                real alpha, const real *a, int64_t stride_a, const real *b, int64_t stride_b,
                real beta, real *c, int64_t stride_c);
 
+// The same product of numbers stored as bf16, summed in real. Only where blas_has_bf16: the library
+// offers it, and its kernels for this processor are made of bf16 instructions.
+bool blas_has_bf16(void);
+void blas_gemm_bf16(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
+                    real alpha, const bf16 *a, int64_t stride_a, const bf16 *b, int64_t stride_b,
+                    real beta, real *c, int64_t stride_c);
+
 // The threads of every parallel loop of tape/ from now on (1 without OpenMP). Also makes the BLAS
 // itself single-threaded, so that OpenMP threads and BLAS threads never multiply.
 void blas_set_threads(int threads);

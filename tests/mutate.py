@@ -147,7 +147,7 @@ FAULTS = [
     ('ops/product.c', 'the bias of one sample', ('i < p->samples * p->rows; i++', 'i < p->rows; i++')),
     ('ops/product.c', 'three threads lose a row', ('struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);',
      'struct tile r = tile_at(i % tiles, p->rows - (p->threads == 3 && p->rows > 1), ROW_TILE);')),
-    ('ops/product.c', 'every part of a sum reads the first weights', ('stride_x, w + k,', 'stride_x, w,')),
+    ('ops/product.c', 'every part of a sum reads the first weights', ('array_from(w, k), p->in', 'w, p->in')),
     ('ops/product.c', 'a second panel is the first', ('(first + s, p->out', '(s, p->out')),
     ('ops/product.c', 'a panel of columns is not apart', ('p->work + s * c->slice * p->out + rows', 'p->work + rows')),
     ('ops/op_attention.c', 'a room is shared', ('op_part(room, i * part)', 'op_part(room, 0 * i * part)')),

@@ -159,6 +159,43 @@ static void gemm_does_not_see_addresses(void **state)
     free(a), free(b), free(c), free(first);
 }
 
+// Of bf16 numbers that lie anywhere, as of the same numbers widened.
+static void gemm_of_bf16_is_the_naive_product(void **state)
+{
+    (void)state;
+    if (!blas_has_bf16()) {
+        print_message("%s has no product of bf16 here\n", blas_name());
+        skip();
+    }
+    real *a = numbers(ROOM), *b = numbers(ROOM), *before = numbers(ROOM), *after = numbers(ROOM);
+    bf16 *packed_a = (bf16 *)numbers(ROOM), *packed_b = (bf16 *)numbers(ROOM);
+    real *first = numbers(ROOM);
+    for (uint64_t number = 0; number < CASES; number++) {
+        const struct product p = draw_product(number);
+        const int64_t count_a = p.rows_a * p.stride_a, count_b = p.rows_b * p.stride_b;
+        const size_t bytes_c = (size_t)(p.m * p.stride_c) * sizeof(real);
+        fill(a, count_a, number);
+        fill(b, count_b, number + CASES);
+        fill(before, p.m * p.stride_c, number + 2 * CASES);
+        for (int64_t i = 0; p.beta == 0 && i < p.m * p.stride_c; i++)
+            before[i] = (real)NAN;
+        for (int place = 0; place < COUNT_OF(places); place++) {
+            bf16 *at_a = packed_a + places[place], *at_b = packed_b + places[(place + 1) % 4];
+            real *at_c = after + places[(place + 2) % 4];
+            vec_pack(at_a, a, count_a), vec_unpack(a, at_a, count_a);
+            vec_pack(at_b, b, count_b), vec_unpack(b, at_b, count_b);
+            memcpy(at_c, before, bytes_c);
+            blas_gemm_bf16(p.side_a, p.side_b, p.m, p.n, p.k, p.alpha, at_a, p.stride_a, at_b,
+                           p.stride_b, p.beta, at_c, p.stride_c);
+            if (place == 0)
+                memcpy(first, at_c, bytes_c);
+            assert_memory_equal(at_c, first, bytes_c);
+        }
+        check_product(&p, a, b, before, first, number);
+    }
+    free(a), free(b), free(before), free(after), free(packed_a), free(packed_b), free(first);
+}
+
 // ---- exp and tanh ----
 
 #ifndef TAPE_F64 // in double they are libm's
@@ -461,6 +498,7 @@ int main(void)
         cmocka_unit_test(gemm_is_the_naive_product),
         cmocka_unit_test(gemm_of_nothing_scales_c),
         cmocka_unit_test(gemm_does_not_see_addresses),
+        cmocka_unit_test(gemm_of_bf16_is_the_naive_product),
 #ifndef TAPE_F64
         cmocka_unit_test(exp_and_tanh_are_close),
         cmocka_unit_test(exp_and_tanh_at_the_edges),

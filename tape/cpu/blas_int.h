@@ -4,6 +4,11 @@
 
 #include "tape/blas.h"
 
+// TAPE_SBGEMM: the Makefile could link it. Its sums are floats.
+#if defined(TAPE_SBGEMM) && !defined(TAPE_F64)
+#define BLAS_BF16
+#endif
+
 // CHECKs what an implementation might pass over in silence: negative sizes, a stride too short.
 void blas_check(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
                 int64_t stride_a, int64_t stride_b, int64_t stride_c);

@@ -31,6 +31,22 @@ bool blas_without_product(int64_t m, int64_t n, int64_t k, real beta, real *c, i
     return true;
 }
 
+#ifndef BLAS_BF16
+bool blas_has_bf16(void)
+{
+    return false;
+}
+
+void blas_gemm_bf16(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
+                    real alpha, const bf16 *a, int64_t stride_a, const bf16 *b, int64_t stride_b,
+                    real beta, real *c, int64_t stride_c)
+{
+    (void)side_a, (void)side_b, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)stride_a;
+    (void)b, (void)stride_b, (void)beta, (void)c, (void)stride_c;
+    CHECK(blas_has_bf16());
+}
+#endif
+
 // The first answer is kept, because OpenMP forgets it when a count is set.
 int omp_threads_offered(void)
 {

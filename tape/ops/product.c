@@ -25,7 +25,13 @@ struct cut {
     int64_t slice, slices;       // of columns
     int64_t depth;               // of one BLAS call
     int64_t per_panel;           // slices whose weights are there at the same time
+    bool as_stored; // both operands are bf16 and the BLAS takes them: nothing is widened
 };
+
+static bool taken_as_stored(struct array a, struct array b)
+{
+    return a.dtype != DTYPE_REAL && b.dtype != DTYPE_REAL && blas_has_bf16();
+}
 
 // Equal slices of about SLICE: 65 -> one, 128 -> two of 64, 384 -> four of 96.
 static int64_t slice_of(int64_t columns)
@@ -48,9 +54,10 @@ static struct cut cut_of(const struct product *p, int64_t columns, int64_t depth
 #endif
     c.row_tiles = p->samples * tile_count(p->rows, c.row_tile);
     c.slices = tile_count(columns, c.slice);
-    c.depth = from.dtype == DTYPE_REAL || depth < DEPTH ? depth : DEPTH;
+    c.as_stored = taken_as_stored(from, p->w);
+    c.depth = from.dtype == DTYPE_REAL || c.as_stored || depth < DEPTH ? depth : DEPTH;
     c.per_panel = c.slices;
-    if (p->w.dtype != DTYPE_REAL && c.slices * c.slice * depth > PANEL)
+    if (p->w.dtype != DTYPE_REAL && !c.as_stored && c.slices * c.slice * depth > PANEL)
         c.per_panel = PANEL / (c.slice * depth) > 1 ? PANEL / (c.slice * depth) : 1;
     return c;
 }
@@ -65,39 +72,72 @@ static struct cut input_cut(const struct product *p)
     return cut_of(p, p->in, p->out, p->dy);
 }
 
-// Numbers of the panel, and of each thread's room and tile.
+// Numbers of the panel, and of what each thread has: a tile, and behind it a room.
 static int64_t panel_size(const struct product *p, const struct cut *c, int64_t depth)
 {
-    return p->w.dtype != DTYPE_REAL ? c->per_panel * c->slice * depth : 0;
+    return p->w.dtype != DTYPE_REAL && !c->as_stored ? c->per_panel * c->slice * depth : 0;
 }
 
-static bool any_is_stored(const struct array *a, int count)
+static int64_t own_size(bool widens, bool rounds)
 {
-    for (int i = 0; i < count; i++)
-        if (a[i].dtype != DTYPE_REAL)
-            return true;
-    return false;
+    return widens ? TILE + ROOM : rounds ? TILE : 0;
+}
+
+// That a needs no room in its product with b.
+static bool in_place(struct array a, struct array b)
+{
+    return a.dtype == DTYPE_REAL || taken_as_stored(a, b);
+}
+
+static int64_t forward_own(const struct product *p)
+{
+    return own_size(!in_place(p->x, p->w), p->y.dtype != DTYPE_REAL);
+}
+
+static int64_t backward_own(const struct product *p)
+{
+    bool widens = !in_place(p->dy, p->w) || !in_place(p->dy, p->x) || !in_place(p->x, p->dy);
+    return own_size(widens, p->dx.dtype != DTYPE_REAL || p->dw.dtype != DTYPE_REAL);
 }
 
 int64_t product_forward_work_bytes(const struct product *p)
 {
     struct cut c = forward_cut(p);
-    const struct array rooms[] = {p->x, p->y};
-    int64_t own = any_is_stored(rooms, COUNT_OF(rooms)) ? ROOM + TILE : 0;
-    return (panel_size(p, &c, p->in) + p->threads * own) * (int64_t)sizeof(real);
+    return (panel_size(p, &c, p->in) + p->threads * forward_own(p)) * (int64_t)sizeof(real);
 }
 
 int64_t product_backward_work_bytes(const struct product *p)
 {
     struct cut c = input_cut(p);
-    const struct array rooms[] = {p->x, p->dy, p->dx, p->dw};
-    int64_t own = any_is_stored(rooms, COUNT_OF(rooms)) ? ROOM + TILE : 0;
-    return (panel_size(p, &c, p->out) + p->threads * own) * (int64_t)sizeof(real);
+    return (panel_size(p, &c, p->out) + p->threads * backward_own(p)) * (int64_t)sizeof(real);
 }
 
-static real *room_of(const struct product *p, int64_t panel)
+static real *own_of(const struct product *p, int64_t panel, int64_t own)
 {
-    return p->work != NULL ? p->work + panel + op_thread() * (ROOM + TILE) : NULL;
+    return p->work != NULL ? p->work + panel + op_thread() * own : NULL;
+}
+
+// An operand of multiply: where it is, or widened into room.
+static struct array operand(struct array a, int64_t from, int64_t rows, int64_t count,
+                            int64_t stride, bool as_stored, real *room, int64_t *room_stride)
+{
+    *room_stride = stride;
+    if (as_stored)
+        return array_from(a, from);
+    return array_of(array_read_rows(a, from, rows, count, stride, room, room_stride), DTYPE_REAL);
+}
+
+// c (m,n) = op(a) (m,k) op(b) (k,n) + beta c, of two operands that are stored alike.
+static void multiply(enum blas_side side_a, enum blas_side side_b, int64_t m, int64_t n, int64_t k,
+                     struct array a, int64_t stride_a, struct array b, int64_t stride_b, real beta,
+                     real *c, int64_t stride_c)
+{
+    CHECK(a.dtype == b.dtype);
+    if (a.dtype == DTYPE_REAL)
+        blas_gemm(side_a, side_b, m, n, k, 1, a.at, stride_a, b.at, stride_b, beta, c, stride_c);
+    else
+        blas_gemm_bf16(side_a, side_b, m, n, k, 1, a.at, stride_a, b.at, stride_b, beta, c,
+                       stride_c);
 }
 
 // Rows of tile number `tile`, counted over all samples.
@@ -112,34 +152,34 @@ static struct tile rows_of(const struct product *p, const struct cut *c, int64_t
 // ---- y = x w^T + b ---------------------------------------------------------------------
 
 // Slices `first` to `end` of w, row by row: they are neighbours.
-static const real *forward_panel(const struct product *p, const struct cut *c, int64_t first,
-                                 int64_t end)
+static struct array forward_panel(const struct product *p, const struct cut *c, int64_t first,
+                                  int64_t end)
 {
-    if (p->w.dtype == DTYPE_REAL)
-        return (const real *)p->w.at + first * c->slice * p->in;
+    if (p->w.dtype == DTYPE_REAL || c->as_stored)
+        return array_from(p->w, first * c->slice * p->in);
     int64_t from = first * c->slice, to = end * c->slice < p->out ? end * c->slice : p->out;
 #pragma omp parallel for schedule(static) num_threads(p->threads) if (p->in * p->out > TEAM)
     for (int64_t i = from; i < to; i++)
         array_read(p->w, i * p->in, p->in, p->work + (i - from) * p->in);
-    return p->work;
+    return array_of(p->work, DTYPE_REAL);
 }
 
 static void forward_tile(const struct product *p, const struct cut *c, struct tile r, struct tile o,
-                         const real *w, real *room)
+                         struct array w, real *own)
 {
-    real bias[SLICE], *tile = op_part(room, ROOM);
+    real bias[SLICE];
     const real *b = p->b.at != NULL ? array_read(p->b, o.from, o.count, bias) : NULL;
     int64_t stride, stride_x, at = r.from * p->out + o.from;
-    real *y = array_open_rows(p->y, at, r.count, o.count, p->out, false, tile, &stride);
+    real *y = array_open_rows(p->y, at, r.count, o.count, p->out, false, own, &stride);
     for (int64_t i = 0; b != NULL && i < r.count; i++)
         memcpy(y + i * stride, b, (size_t)o.count * sizeof(real));
     for (int64_t k = 0; k < p->in; k += c->depth) {
         int64_t count = p->in - k < c->depth ? p->in - k : c->depth;
-        const real *x =
-            array_read_rows(p->x, r.from * p->in + k, r.count, count, p->in, room, &stride_x);
+        struct array x = operand(p->x, r.from * p->in + k, r.count, count, p->in, c->as_stored,
+                                 op_part(own, TILE), &stride_x);
         // y = x w^T + b
-        blas_gemm(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, count, 1, x, stride_x, w + k,
-                  p->in, b != NULL || k > 0 ? 1 : 0, y, stride);
+        multiply(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, count, x, stride_x,
+                 array_from(w, k), p->in, b != NULL || k > 0 ? 1 : 0, y, stride);
     }
     array_close_rows(p->y, at, r.count, o.count, p->out, y);
 }
@@ -147,30 +187,27 @@ static void forward_tile(const struct product *p, const struct cut *c, struct ti
 void product_forward(const struct product *p)
 {
     struct cut c = forward_cut(p);
-    int64_t panel = panel_size(p, &c, p->in);
+    int64_t panel = panel_size(p, &c, p->in), own = forward_own(p);
     for (int64_t first = 0; first < c.slices; first += c.per_panel) {
         int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
-        const real *w = forward_panel(p, &c, first, end);
+        struct array w = forward_panel(p, &c, first, end);
         int64_t tasks = (end - first) * c.row_tiles;
 #pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
         for (int64_t task = 0; task < tasks; task++) {
             int64_t s = task / c.row_tiles;
             forward_tile(p, &c, rows_of(p, &c, task % c.row_tiles),
-                         tile_at(first + s, p->out, c.slice), w + s * c.slice * p->in,
-                         room_of(p, panel));
+                         tile_at(first + s, p->out, c.slice), array_from(w, s * c.slice * p->in),
+                         own_of(p, panel, own));
         }
     }
 }
 
 // ---- dx += dy w ------------------------------------------------------------------------
 
-// Column slices `first` to `end` of w, each (O, slice). The weights themselves if they are real.
-static const real *input_panel(const struct product *p, const struct cut *c, int64_t first,
-                               int64_t end)
+// Column slices `first` to `end` of w, each (O, slice).
+static void input_panel(const struct product *p, const struct cut *c, int64_t first, int64_t end)
 {
     enum { ROWS = 64 };
-    if (p->w.dtype == DTYPE_REAL)
-        return NULL;
     int64_t parts = tile_count(p->out, ROWS);
 #pragma omp parallel for schedule(static) num_threads(p->threads) if (p->in * p->out > TEAM)
     for (int64_t task = 0; task < (end - first) * parts; task++) {
@@ -180,23 +217,21 @@ static const real *input_panel(const struct product *p, const struct cut *c, int
         array_read_rows(p->w, rows.from * p->in + k.from, rows.count, k.count, p->in,
                         p->work + s * c->slice * p->out + rows.from * k.count, &stride);
     }
-    return p->work;
 }
 
 // w: its slice of columns k.
 static void input_tile(const struct product *p, const struct cut *c, struct tile r, struct tile k,
-                       const real *w, int64_t stride_w, real *room)
+                       struct array w, int64_t stride_w, real *own)
 {
     int64_t stride, stride_dy, at = r.from * p->in + k.from;
-    real *dx =
-        array_open_rows(p->dx, at, r.count, k.count, p->in, p->adds, op_part(room, ROOM), &stride);
+    real *dx = array_open_rows(p->dx, at, r.count, k.count, p->in, p->adds, own, &stride);
     for (int64_t o = 0; o < p->out; o += c->depth) {
         int64_t count = p->out - o < c->depth ? p->out - o : c->depth;
-        const real *dy =
-            array_read_rows(p->dy, r.from * p->out + o, r.count, count, p->out, room, &stride_dy);
+        struct array dy = operand(p->dy, r.from * p->out + o, r.count, count, p->out, c->as_stored,
+                                  op_part(own, TILE), &stride_dy);
         // forward: y = x w^T + b
-        blas_gemm(BLAS_AS_IS, BLAS_AS_IS, r.count, k.count, count, 1, dy, stride_dy,
-                  w + o * stride_w, stride_w, p->adds || o > 0 ? 1 : 0, dx, stride);
+        multiply(BLAS_AS_IS, BLAS_AS_IS, r.count, k.count, count, dy, stride_dy,
+                 array_from(w, o * stride_w), stride_w, p->adds || o > 0 ? 1 : 0, dx, stride);
     }
     array_close_rows(p->dx, at, r.count, k.count, p->in, dx);
 }
@@ -204,20 +239,20 @@ static void input_tile(const struct product *p, const struct cut *c, struct tile
 void product_input_gradient(const struct product *p)
 {
     struct cut c = input_cut(p);
-    int64_t panel = panel_size(p, &c, p->out);
+    int64_t panel = panel_size(p, &c, p->out), own = backward_own(p);
     for (int64_t first = 0; first < c.slices; first += c.per_panel) {
         int64_t end = first + c.per_panel < c.slices ? first + c.per_panel : c.slices;
-        const real *w = input_panel(p, &c, first, end);
+        if (panel > 0)
+            input_panel(p, &c, first, end);
         int64_t tasks = (end - first) * c.row_tiles;
 #pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
         for (int64_t task = 0; task < tasks; task++) {
             int64_t s = task / c.row_tiles;
             struct tile k = tile_at(first + s, p->in, c.slice);
             struct tile r = rows_of(p, &c, task % c.row_tiles);
-            if (w != NULL)
-                input_tile(p, &c, r, k, w + s * c.slice * p->out, k.count, room_of(p, panel));
-            else
-                input_tile(p, &c, r, k, (const real *)p->w.at + k.from, p->in, room_of(p, panel));
+            struct array w = panel > 0 ? array_of(p->work + s * c.slice * p->out, DTYPE_REAL)
+                                       : array_from(p->w, k.from);
+            input_tile(p, &c, r, k, w, panel > 0 ? k.count : p->in, own_of(p, panel, own));
         }
     }
 }
@@ -236,22 +271,22 @@ static void bias_tile(const struct product *p, struct tile o)
     array_close(p->db, o.from, o.count, db);
 }
 
-static void weight_tile(const struct product *p, struct tile o, struct tile k, real *room)
+static void weight_tile(const struct product *p, struct tile o, struct tile k, real *own)
 {
+    bool stored = taken_as_stored(p->dy, p->x);
     int64_t stride, stride_dy, stride_x, at = o.from * p->in + k.from;
-    real *dw =
-        array_open_rows(p->dw, at, o.count, k.count, p->in, true, op_part(room, ROOM), &stride);
+    real *dw = array_open_rows(p->dw, at, o.count, k.count, p->in, true, own, &stride);
     int64_t tiles = tile_count(p->rows, ROW_TILE);
     for (int64_t i = 0; i < p->samples * tiles; i++) {
         struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);
         r.from += i / tiles * p->rows;
-        const real *dy = array_read_rows(p->dy, r.from * p->out + o.from, r.count, o.count, p->out,
-                                         room, &stride_dy);
-        const real *x = array_read_rows(p->x, r.from * p->in + k.from, r.count, k.count, p->in,
-                                        op_part(room, TILE), &stride_x);
+        struct array dy = operand(p->dy, r.from * p->out + o.from, r.count, o.count, p->out, stored,
+                                  op_part(own, TILE), &stride_dy);
+        struct array x = operand(p->x, r.from * p->in + k.from, r.count, k.count, p->in, stored,
+                                 op_part(own, 2 * TILE), &stride_x);
         // forward: y = x w^T + b
-        blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, k.count, r.count, 1, dy, stride_dy, x,
-                  stride_x, 1, dw, stride);
+        multiply(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, k.count, r.count, dy, stride_dy, x, stride_x,
+                 1, dw, stride);
     }
     array_close_rows(p->dw, at, o.count, k.count, p->in, dw);
 }
@@ -264,13 +299,14 @@ void product_weight_gradient(const struct product *p)
     out_slice = tile_count(p->out, p->threads);
 #endif
     struct cut c = input_cut(p);
-    int64_t panel = panel_size(p, &c, p->out), in_slices = tile_count(p->in, in_slice);
+    int64_t panel = panel_size(p, &c, p->out), own = backward_own(p);
+    int64_t in_slices = tile_count(p->in, in_slice);
 #pragma omp parallel for schedule(dynamic) num_threads(p->threads) if (is_large(p))
     for (int64_t task = 0; task < tile_count(p->out, out_slice) * in_slices; task++) {
         struct tile o = tile_at(task / in_slices, p->out, out_slice);
         struct tile k = tile_at(task % in_slices, p->in, in_slice);
         if (p->dw.at != NULL)
-            weight_tile(p, o, k, room_of(p, panel));
+            weight_tile(p, o, k, own_of(p, panel, own));
         if (p->db.at != NULL && k.from == 0)
             bias_tile(p, o);
     }

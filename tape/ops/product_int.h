@@ -12,7 +12,9 @@
 //
 // What is stored as bf16 is widened on its way into a tile: a panel of weight slices once per
 // product, shared by all rows; x and dy by each tile. A tile is rounded when it is done. The panel
-// is at most 2^20 numbers, or one slice, so there never is a wide copy of all weights.
+// is at most 2^20 numbers, or one slice, so there never is a wide copy of all weights. Where the
+// BLAS multiplies bf16 (blas_has_bf16), a product of two such operands takes them as they are
+// stored.
 #ifndef TAPE_OPS_PRODUCT_INT_H
 #define TAPE_OPS_PRODUCT_INT_H
 
