@@ -151,6 +151,9 @@ mv "$dir/moved" "$base"
 refused 'holds adapters, no base' eval "$dir/whole" --init "$dir/more" --data "$text"
 refused 'give one' eval "$base" --init "$base" --data "$text"
 refused 'holds other adapters: lora rank' train --init "$dir/whole" --lora 2 --steps 1
+refused 'holds the base of the adapters' train --data "$text" --init "$base" --lora 2 --steps 1 --out "$base"
+refused 'holds the base of the adapters' train --resume "$dir/whole" --steps 12 --out "$base/snapshot"
+diff -r "$base" "$dir/untouched" >"$dir/log" || fail "the base changed: $(cat "$dir/log")"
 refused 'start anew from --init' train --resume "$base" --lora 2 --steps 40
 
 # Fresh weights are a base, too: their seed brings them back.
