@@ -91,6 +91,7 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
     json_int(j, "params", params);
     if (trainable >= 0)
         json_int(j, "trainable_params", trainable);
+    json_text(j, "precision", precision_name(m->weights));
     json_int(j, "layers", m->layers);
     json_int(j, "heads", m->heads);
     json_int(j, "width", m->width);
@@ -119,6 +120,25 @@ void report_flops_json(struct json *j, const struct tape *t)
     json_end(j);
 }
 
+// How things are stored, if not all as they are computed.
+static void stored_line(FILE *f, const struct config *c, const struct gpt *g)
+{
+    const struct param_list *l = &g->params;
+    bool trains = false, splits = c->step.micro_batch < c->step.batch;
+    for (int i = 0; i < l->count; i++)
+        trains |= l->param[i].tensor.grad != NULL;
+    bool is_bf16 = l->weights == PRECISION_BF16;
+    if (!is_bf16 && c->model.activations != PRECISION_BF16 &&
+        !(trains && l->gradients == PRECISION_BF16))
+        return;
+    fprintf(f, "Stored: weights in %s%s, ", precision_name(l->weights),
+            trains && is_bf16 ? " with f32 masters" : "");
+    if (trains)
+        fprintf(f, "gradients in %s%s, ", precision_name(l->gradients),
+                is_bf16 && splits && !c->says_gradients ? " (a batch in parts adds them up)" : "");
+    fprintf(f, "activations in %s\n", precision_name(c->model.activations));
+}
+
 void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
 {
     const struct gpt_config *m = &c->model;
@@ -132,6 +152,7 @@ void report_model_line(FILE *f, const struct config *c, const struct gpt *g)
             c->model_name, (long long)params, trains, (long long)m->layers, (long long)m->heads,
             (long long)m->width, (long long)m->context, (long long)m->vocab,
             m->tie ? "tied" : "untied");
+    stored_line(f, c, g);
 }
 
 // What was held, divided by the tokens that there was room for.
