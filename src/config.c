@@ -197,7 +197,8 @@ static bool check_base(const struct config *c, const char *dir, struct error *e)
 
 // New adapters: of the snapshot that was given, or of fresh weights. Trained ones: of the base that
 // they name, or that --init names now.
-static bool find_base(struct config *c, const struct settings *s, struct error *e)
+static bool find_base(struct config *c, const struct settings *s, enum config_use use,
+                      struct error *e)
 {
     char dir[CONFIG_PATH_BYTES];
     bool are_new = c->snapshot.model.lora.rank == 0;
@@ -211,7 +212,7 @@ static bool find_base(struct config *c, const struct settings *s, struct error *
         return true;
     }
     const struct snapshot_base *named = &c->snapshot.base;
-    bool is_given = s->init != NULL && (s->resume != NULL || s->operand != NULL);
+    bool is_given = s->init != NULL && (s->resume != NULL || reads_operand(use));
     const char *at = is_given ? s->init : named->dir;
     c->base = *named;
     if (!is_given && named->dir[0] == 0)
@@ -402,7 +403,7 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
     memset(c, 0, sizeof(*c));
     c->threads = (int)int_or(s->threads, blas_max_threads());
     if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, use, e) ||
-        !choose_adapters(c, s, e) || !find_base(c, s, e) || !choose_budget(c, s, e))
+        !choose_adapters(c, s, e) || !find_base(c, s, use, e) || !choose_budget(c, s, e))
         return false;
     c->freeze = s->freeze;
     bool needs_data = (use != CONFIG_PLAN && use != CONFIG_MERGE) || c->model.vocab == 0 ||

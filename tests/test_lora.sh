@@ -79,6 +79,9 @@ grep -q 'rank 4, alpha 8, of q,v,fc,down,head; biases trained' "$dir/log" ||
     fail "info of adapters: $(cat "$dir/log")"
 grep -qF "base        $place" "$dir/log" || fail "info names no base: $(cat "$dir/log")"
 
+run check resume --init "$dir/whole" --data "$text" --batch 4 # the laws hold from there, too
+[ "$(grep -c 'ok: 0 of [1-9]' "$dir/log")" = 1 ] || fail "check of adapters: $(cat "$dir/log")"
+
 # The plan is the run, to the byte.
 run plan --data "$text" $options --lora 4 --lora-targets q,v --json "$dir/plan"
 run train --data "$text" $options --lora 4 --lora-targets q,v --steps 2 --json "$dir/run"
