@@ -262,9 +262,10 @@ static bool choose_budget(struct config *c, const struct settings *s, struct err
 
 // What goes on with a snapshot stores weights as it does. A training that starts from one says
 // itself how, and merged weights are not rounded a second time.
-static bool keeps_precision(const struct config *c, enum config_use use)
+static bool keeps_precision(const struct config *c, const struct settings *s, enum config_use use)
 {
-    return c->resumes || use == CONFIG_EVAL || use == CONFIG_GENERATE;
+    bool generates = use == CONFIG_GENERATE || s->generate != UNSET_INT;
+    return c->resumes || use == CONFIG_EVAL || generates;
 }
 
 static bool choose_model(struct config *c, const struct settings *s, enum config_use use,
@@ -273,7 +274,7 @@ static bool choose_model(struct config *c, const struct settings *s, enum config
     bool from_snapshot = c->snapshot_dir[0] != 0;
     if (from_snapshot) {
         c->model = c->snapshot.model;
-        if (keeps_precision(c, use))
+        if (keeps_precision(c, s, use))
             c->model.weights = precision_of(NULL, c->snapshot.weights);
         snprintf(c->model_name, sizeof(c->model_name), "custom");
     }
