@@ -51,6 +51,7 @@ static bool look(struct found *f, const char *dir, struct error *e)
 {
     if (!config_find_snapshot(dir, f->dir, e) || !snapshot_read_info(f->dir, &f->info, e))
         return false;
+    f->info.model.weights = f->info.weights;
     f->has_tokenizer = f->info.tokenizer[0] != 0;
     if (f->has_tokenizer && !tokenizer_from_text(&f->tokenizer, f->info.tokenizer, e))
         return false;
@@ -92,11 +93,12 @@ static void table(const struct found *f)
 {
     const struct gpt_config *m = &f->info.model;
     printf("%s\n", f->dir);
-    printf("  model       %lld parameters%s; %lld layers, %lld heads, width %lld, context %lld, "
-           "vocabulary %lld\n",
-           (long long)f->parameters, m->lora.rank > 0 ? " here, in adapters" : "",
-           (long long)m->layers, (long long)m->heads, (long long)m->width, (long long)m->context,
-           (long long)m->vocab);
+    printf(
+        "  model       %lld parameters%s in %s; %lld layers, %lld heads, width %lld, context %lld, "
+        "vocabulary %lld\n",
+        (long long)f->parameters, m->lora.rank > 0 ? " of adapters" : "",
+        precision_name(m->weights), (long long)m->layers, (long long)m->heads, (long long)m->width,
+        (long long)m->context, (long long)m->vocab);
     printf("              head %s, %s biases, dropout %g\n", m->tie ? "tied" : "untied",
            m->bias ? "with" : "without", m->dropout);
     adapter_lines(f);

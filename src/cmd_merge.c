@@ -1,12 +1,10 @@
 // cmd_merge.c - memtape merge DIR: adapters, folded into the weights of their base.
-#define _DEFAULT_SOURCE
 #include "src/commands.h"
 
 #include "nn/merge.h"
+#include "src/system.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct command command = {
     .name = "merge",
@@ -33,12 +31,6 @@ static bool calls(struct run *r, void *user, struct error *e)
     return true;
 }
 
-static bool is_same(const char *a, const char *b)
-{
-    char x[CONFIG_PATH_BYTES], y[CONFIG_PATH_BYTES];
-    return realpath(a, x) != NULL && realpath(b, y) != NULL && strcmp(x, y) == 0;
-}
-
 static bool check(const struct merging *m, struct error *e)
 {
     const struct config *c = &m->config;
@@ -47,7 +39,8 @@ static bool check(const struct merging *m, struct error *e)
         return refuse(e, "%s holds no adapters: there is nothing to merge", c->snapshot_dir);
     if (out == NULL)
         return refuse(e, "where to? --out DIR says where the model goes");
-    return (!is_same(out, c->snapshot_dir) && !is_same(out, c->base.dir)) ||
+    return (!system_is_same_place(out, c->snapshot_dir) &&
+            !system_is_same_place(out, c->base.dir)) ||
            refuse(e, "--out %s is what is merged: expected a directory of its own", out);
 }
 

@@ -35,6 +35,19 @@ static bool save(struct training *t, struct error *e)
     return t->settings.out == NULL || run_save(&t->run, t->snapshot_dir, e);
 }
 
+// Adapters are nothing without their base: what they leave must not take its place.
+static bool check_out(const struct training *t, struct error *e)
+{
+    const char *out = t->settings.out, *base = t->config.base.dir;
+    char path[CONFIG_PATH_BYTES + 16];
+    if (out == NULL || base[0] == 0)
+        return true;
+    snprintf(path, sizeof(path), "%s/snapshot", out);
+    return (!system_is_same_place(path, base) && !system_is_same_place(out, base)) ||
+           refuse(e, "--out %s holds the base of the adapters: expected a directory of its own",
+                  out);
+}
+
 static bool open_out(struct training *t, struct error *e)
 {
     const char *out = t->settings.out;
@@ -203,7 +216,8 @@ static bool open_run(struct training *t, struct error *e)
 {
     struct config *c = &t->config;
     struct run *r = &t->run;
-    if (!outside_measure(c, e) || !command_measure(r, c, &t->settings, CONFIG_TRAIN, e))
+    if (!check_out(t, e) || !outside_measure(c, e) ||
+        !command_measure(r, c, &t->settings, CONFIG_TRAIN, e))
         return false;
     if (t->settings.force <= 0 && !outside_check(r->plan.bytes, c->outside_bytes, e)) {
         run_close(r);

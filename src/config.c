@@ -197,7 +197,8 @@ static bool check_base(const struct config *c, const char *dir, struct error *e)
 
 // New adapters: of the snapshot that was given, or of fresh weights. Trained ones: of the base that
 // they name, or that --init names now.
-static bool find_base(struct config *c, const struct settings *s, struct error *e)
+static bool find_base(struct config *c, const struct settings *s, enum config_use use,
+                      struct error *e)
 {
     char dir[CONFIG_PATH_BYTES];
     bool are_new = c->snapshot.model.lora.rank == 0;
@@ -211,7 +212,7 @@ static bool find_base(struct config *c, const struct settings *s, struct error *
         return true;
     }
     const struct snapshot_base *named = &c->snapshot.base;
-    bool is_given = s->init != NULL && (s->resume != NULL || s->operand != NULL);
+    bool is_given = s->init != NULL && (s->resume != NULL || reads_operand(use));
     const char *at = is_given ? s->init : named->dir;
     c->base = *named;
     if (!is_given && named->dir[0] == 0)
@@ -261,9 +262,10 @@ static bool choose_budget(struct config *c, const struct settings *s, struct err
 
 // What goes on with a snapshot stores weights as it does. A training that starts from one says
 // itself how, and merged weights are not rounded a second time.
-static bool keeps_precision(const struct config *c, enum config_use use)
+static bool keeps_precision(const struct config *c, const struct settings *s, enum config_use use)
 {
-    return c->resumes || use == CONFIG_EVAL || use == CONFIG_GENERATE;
+    bool generates = use == CONFIG_GENERATE || s->generate != UNSET_INT;
+    return c->resumes || use == CONFIG_EVAL || generates;
 }
 
 static bool choose_model(struct config *c, const struct settings *s, enum config_use use,
@@ -272,7 +274,7 @@ static bool choose_model(struct config *c, const struct settings *s, enum config
     bool from_snapshot = c->snapshot_dir[0] != 0;
     if (from_snapshot) {
         c->model = c->snapshot.model;
-        if (keeps_precision(c, use))
+        if (keeps_precision(c, s, use))
             c->model.weights = precision_of(NULL, c->snapshot.weights);
         snprintf(c->model_name, sizeof(c->model_name), "custom");
     }
@@ -402,7 +404,7 @@ bool config_build(struct config *c, struct settings *s, enum config_use use, str
     memset(c, 0, sizeof(*c));
     c->threads = (int)int_or(s->threads, blas_max_threads());
     if (!read_run_options(s, e) || !read_snapshot(c, s, use, e) || !choose_model(c, s, use, e) ||
-        !choose_adapters(c, s, e) || !find_base(c, s, e) || !choose_budget(c, s, e))
+        !choose_adapters(c, s, e) || !find_base(c, s, use, e) || !choose_budget(c, s, e))
         return false;
     c->freeze = s->freeze;
     bool needs_data = (use != CONFIG_PLAN && use != CONFIG_MERGE) || c->model.vocab == 0 ||

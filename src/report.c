@@ -91,6 +91,7 @@ void report_gpt_json(struct json *j, const char *name, const struct gpt_config *
     json_int(j, "params", params);
     if (trainable >= 0)
         json_int(j, "trainable_params", trainable);
+    json_text(j, "precision", precision_name(m->weights));
     json_int(j, "layers", m->layers);
     json_int(j, "heads", m->heads);
     json_int(j, "width", m->width);
@@ -137,7 +138,7 @@ static void storage_line(FILE *f, const struct config *c, const struct gpt *g)
             has_masters ? " with f32 masters" : "");
     if (has_gradients)
         fprintf(f, ", gradients %s%s", precision_name(g->params.gradients),
-                !gradients_are_less && c->step.micro_batch < c->step.batch
+                !gradients_are_less && !c->says_gradients && c->step.micro_batch < c->step.batch
                     ? " (over several micro-batches bf16 would stall)"
                     : "");
     fprintf(f, ", activations %s\n", precision_name(m->activations));

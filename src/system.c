@@ -267,6 +267,12 @@ bool system_make_directory(const char *path, struct error *e)
     return true;
 }
 
+bool system_is_same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 bool system_can_write(const char *path)
 {
     struct stat s;

@@ -37,6 +37,9 @@ bool system_was_interrupted(void);
 // Creates a directory and what is missing above it.
 bool system_make_directory(const char *path, struct error *e);
 
+// Whether both names lead to the same place. False if one leads nowhere.
+bool system_is_same_place(const char *a, const char *b);
+
 // Whether a file could be written there, as far as opening one tells; leaves nothing behind. errno
 // says why not.
 bool system_can_write(const char *path);

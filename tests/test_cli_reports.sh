@@ -31,7 +31,7 @@ rows_make_the_plan() {
         if ($8 + 0 <= last) print "not in tape order: " $0
         last = $8 + 0
         if ($3 != "u8" && $2 != "bookkeeping") {
-            n = split($4, dim, "x"); count = $3 == "f64" ? 8 : 4
+            n = split($4, dim, "x"); count = $3 == "f64" ? 8 : $3 == "bf16" ? 2 : 4
             for (i = 1; i <= n; i++) count *= dim[i]
             if (count != $5) print "shape and bytes differ: " $0
         }
@@ -56,6 +56,8 @@ rows_make_the_plan --dropout 0.1 --eval-every 1
 rows_make_the_plan --checkpoint full --layers 3
 rows_make_the_plan --attention naive --layers 2 --micro-batch 5
 rows_make_the_plan --no-tie --no-bias --optimizer sgd --sample-tokens 0
+rows_make_the_plan --precision bf16 --loss chunked --optimizer adafactor --micro-batch 5
+rows_make_the_plan --grad-precision bf16 --freeze 'h.*' --optimizer lion
 rows_make_the_plan --model gpt2 --layers 4 --heads 12 --width 768 --context 1024 --seq 256 --batch 2
 
 # ---- and are told in three ways ----
@@ -240,4 +242,26 @@ for command in train plan sweep generate eval ledger tape ops info bench; do
         fail "$command --help: $(head -n 2 "$dir/help")"
     "$memtape" --help | grep -q "^  $command " || fail "--help does not list $command"
 done
+# ---- how things are stored is said where not all is f32 ----
+
+stored() { # the words, options of plan
+    words=$1
+    shift
+    "$memtape" plan $small --vocab 40 "$@" >"$dir/log" 2>&1 || fail "plan $*: $(cat "$dir/log")"
+    [ "$(grep '^Stored: ' "$dir/log")" = "$words" ] || fail "$*: $(grep '^Stored: ' "$dir/log")"
+}
+masters='Stored: weights in bf16 with f32 masters,'
+stored '' --optimizer adafactor --lora 2
+stored "$masters gradients in bf16, activations in bf16" --precision bf16
+stored "$masters gradients in f32 (a batch in parts adds them up), activations in bf16" \
+    --precision bf16 --micro-batch 5
+stored "$masters gradients in f32, activations in f32" \
+    --precision bf16 --micro-batch 5 --grad-precision f32 --activation-precision f32
+stored 'Stored: weights in f32, gradients in bf16, activations in f32' --grad-precision bf16
+stored 'Stored: weights in bf16, activations in bf16' --precision bf16 --generate 3
+run train --data "$text" $small --precision bf16 --steps 1 --out "$dir/half" --quiet
+run info "$dir/half" --json "$dir/info.json"
+grep -q ' parameters in bf16; 1 layers' "$dir/log" || fail "info: $(cat "$dir/log")"
+[ "$(value "$dir/info.json" model.precision)" = '"bf16"' ] || fail 'no precision as JSON'
+
 finish

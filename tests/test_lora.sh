@@ -79,6 +79,9 @@ grep -q 'rank 4, alpha 8, of q,v,fc,down,head; biases trained' "$dir/log" ||
     fail "info of adapters: $(cat "$dir/log")"
 grep -qF "base        $place" "$dir/log" || fail "info names no base: $(cat "$dir/log")"
 
+run check resume --init "$dir/whole" --data "$text" --batch 4 # the laws hold from there, too
+[ "$(grep -c 'ok: 0 of [1-9]' "$dir/log")" = 1 ] || fail "check of adapters: $(cat "$dir/log")"
+
 # The plan is the run, to the byte.
 run plan --data "$text" $options --lora 4 --lora-targets q,v --json "$dir/plan"
 run train --data "$text" $options --lora 4 --lora-targets q,v --steps 2 --json "$dir/run"
@@ -151,6 +154,9 @@ mv "$dir/moved" "$base"
 refused 'holds adapters, no base' eval "$dir/whole" --init "$dir/more" --data "$text"
 refused 'give one' eval "$base" --init "$base" --data "$text"
 refused 'holds other adapters: lora rank' train --init "$dir/whole" --lora 2 --steps 1
+refused 'holds the base of the adapters' train --data "$text" --init "$base" --lora 2 --steps 1 --out "$base"
+refused 'holds the base of the adapters' train --resume "$dir/whole" --steps 12 --out "$base/snapshot"
+diff -r "$base" "$dir/untouched" >"$dir/log" || fail "the base changed: $(cat "$dir/log")"
 refused 'start anew from --init' train --resume "$base" --lora 2 --steps 40
 
 # Fresh weights are a base, too: their seed brings them back.

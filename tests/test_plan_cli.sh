@@ -195,6 +195,10 @@ for attention in tiled naive 'tiled --precision bf16'; do
         memory_of "$dir/text" >"$dir/text.memory"
         diff "$dir/made.memory" "$dir/text.memory" >"$dir/diff" ||
             fail "$attention, $options: run (<) and plan (>): $(cat "$dir/diff")"
+        plan text --init "$dir/out" --prompt-tokens 5 $options
+        memory_of "$dir/text" >"$dir/text.memory"
+        diff "$dir/made.memory" "$dir/text.memory" >"$dir/diff" ||
+            fail "$attention, $options: run (<) and plan of the snapshot (>): $(cat "$dir/diff")"
         for key in bytes tokens bytes_per_token; do
             is "$attention, $options: $key" "$(value "$dir/made" kv_cache.$key)" \
                 "$(value "$dir/text" kv_cache.$key)"
