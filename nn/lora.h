@@ -51,7 +51,7 @@ struct lora { // of one linear
     double factor; // alpha / rank
 };
 
-// Params that adapters of c's targets add, as far as they are in `of`; one of each.
+// How many params those targets of c add that are among `of`, if there is one linear of each.
 int64_t lora_param_count(const struct lora_config *c, unsigned of);
 
 struct lora_linear {  // that may be adapted: W (out, in)
