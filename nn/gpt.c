@@ -217,13 +217,18 @@ static void adapt_linear(struct gpt *g, struct tape *t, int64_t layer, enum gpt_
     };
     const struct lora_config *c = &g->config.lora;
     struct lora *l = &g->lora[layer * GPT_LINEARS + linear];
-    int64_t width = g->config.width, out = of[linear].out * width, in = of[linear].in * width;
     char stem[PARAM_NAME_BYTES];
     snprintf(stem, sizeof(stem), "h.%lld.%s", (long long)layer, of[linear].name);
-    if (linear == GPT_QKV && !(c->targets & LORA_QKV))
-        lora_add(l, t, &g->params, c, LORA_Q, 3, out, in, stem);
-    else
-        lora_add(l, t, &g->params, c, of[linear].target, 1, out, in, stem);
+    struct lora_linear w = {.stem = stem,
+                            .out = of[linear].out * g->config.width,
+                            .in = of[linear].in * g->config.width,
+                            .target = of[linear].target,
+                            .parts = 1};
+    if (linear == GPT_QKV && !(c->targets & LORA_QKV)) {
+        w.target = LORA_Q;
+        w.parts = 3;
+    }
+    lora_add(l, t, &g->params, c, &w);
 }
 
 // At the end of the list, so that the base starts from the same values with adapters and without.
@@ -240,8 +245,8 @@ static void adapt(struct gpt *g, struct tape *t)
     for (int64_t i = 0; i < c->layers; i++)
         for (int k = 0; k < GPT_LINEARS; k++)
             adapt_linear(g, t, i, (enum gpt_linear)k);
-    lora_add(&g->lora[count - 1], t, &g->params, &c->lora, LORA_HEAD, 1, c->vocab, c->width,
-             "lm_head");
+    lora_add(&g->lora[count - 1], t, &g->params, &c->lora,
+             &(struct lora_linear){"lm_head", c->vocab, c->width, LORA_HEAD, 1});
 }
 
 void gpt_init(struct gpt *g, struct tape *t, const struct gpt_config *c)

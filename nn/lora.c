@@ -98,24 +98,24 @@ void lora_freeze(struct param_list *params, const struct lora_config *c)
     }
 }
 
-static struct param *add(struct tape *t, struct param_list *params, int64_t rows, int64_t cols,
-                         enum param_start start, double deviation, const char *stem,
-                         const char *part, char which)
+static struct param *add(struct tape *t, struct param_list *params, const char *stem,
+                         const char *part, char which, int64_t rows, int64_t cols)
 {
-    struct param *p = param_add(params, t, rows, cols, start, deviation, "%s%s%s.lora_%c.weight",
-                                stem, part[0] != 0 ? "." : "", part, which);
+    bool is_a = which == 'A';
+    struct param *p = param_add(params, t, rows, cols, is_a ? PARAM_UNIFORM : PARAM_ZEROS,
+                                is_a ? 1 / sqrt((double)cols) : 0, "%s%s%s.lora_%c.weight", stem,
+                                part[0] != 0 ? "." : "", part, which);
     p->is_adapter = true;
     return p;
 }
 
 void lora_add(struct lora *l, struct tape *t, struct param_list *params,
-              const struct lora_config *c, enum lora_target target, int parts, int64_t out,
-              int64_t in, const char *stem)
+              const struct lora_config *c, const struct lora_linear *w)
 {
-    int64_t rows = out / parts;
+    int64_t rows = w->out / w->parts;
     l->factor = c->alpha / (double)c->rank;
-    for (int i = 0, k = 0; i < COUNT_OF(names) && k < parts; i++) {
-        if (names[i].target < target)
+    for (int i = 0, k = 0; i < COUNT_OF(names) && k < w->parts; i++) {
+        if (names[i].target < w->target)
             continue;
         int64_t first = k++ * rows;
         if (!(c->targets & names[i].target))
@@ -123,8 +123,8 @@ void lora_add(struct lora *l, struct tape *t, struct param_list *params,
         struct lora_part *p = &l->part[l->count++];
         p->first = first;
         p->name = names[i].is_part ? names[i].name : "";
-        p->a = add(t, params, c->rank, in, PARAM_UNIFORM, 1 / sqrt((double)in), stem, p->name, 'A');
-        p->b = add(t, params, rows, c->rank, PARAM_ZEROS, 0, stem, p->name, 'B');
+        p->a = add(t, params, w->stem, p->name, 'A', c->rank, w->in);
+        p->b = add(t, params, w->stem, p->name, 'B', rows, c->rank);
     }
 }
 

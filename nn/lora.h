@@ -51,14 +51,19 @@ struct lora { // of one linear
     double factor; // alpha / rank
 };
 
-// Params that adapters of c's targets add, as far as they are in `of`; one of each.
+// How many params those targets of c add that are among `of`, if there is one linear of each.
 int64_t lora_param_count(const struct lora_config *c, unsigned of);
 
-// Adds A and B of (out, in) W, which is called `stem` here: "h.0.attn.c_attn.q.lora_A.weight". In
-// `parts` parts of as many rows each: those whose targets, from `target` on, are in c.
+struct lora_linear {  // that may be adapted: W (out, in)
+    const char *stem; // "h.0.attn.c_attn", as in "h.0.attn.c_attn.q.lora_A.weight"
+    int64_t out, in;
+    enum lora_target target; // of its first part
+    int parts;               // of as many rows each
+};
+
+// Adds A and B for those parts of w whose targets are in c.
 void lora_add(struct lora *l, struct tape *t, struct param_list *params,
-              const struct lora_config *c, enum lora_target target, int parts, int64_t out,
-              int64_t in, const char *stem);
+              const struct lora_config *c, const struct lora_linear *w);
 
 // All that is in the list so far is the base: frozen, and left out of snapshots, but for the biases
 // if they are trained. Before lora_add.

@@ -147,7 +147,7 @@ static int status_of(const struct check *k, bool ok)
 
 int cmd_check(int argc, char **argv)
 {
-    static struct check k; // large: three configurations
+    static struct check k; // large: two configurations
     struct error e, inner;
     int status;
     if (!command_begin(&command, &k.settings, argc, argv, &status))

@@ -309,7 +309,6 @@ void *arena_sink(struct arena *a, void *address)
         memmove(a->base + b.offset_bytes, address, (size_t)b.bytes);
     s->block[to] = b;
     s->count = to + 1;
-    a->sunk_bytes += b.bytes;
     settle(a);
     return a->base + b.offset_bytes;
 }

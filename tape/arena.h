@@ -34,8 +34,8 @@ struct arena {
     bool dry; // addresses are real and distinct, but reading or writing one faults
     struct ledger ledger;
     struct arena_stack stack[ARENA_END_COUNT];
-    int64_t stranded_bytes, sunk_bytes; // sunk: moved by arena_sink so far
-    char *side;                         // a dry arena's tables: they must be written
+    int64_t stranded_bytes;
+    char *side; // a dry arena's tables: they must be written
     int64_t side_bytes, side_used_bytes;
     // Called when a push does not fit, before the CHECK that follows; may report, or not return.
     void (*on_full)(struct arena *a, const struct ledger_label *label, int64_t bytes);

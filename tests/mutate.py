@@ -190,7 +190,7 @@ FAULTS = [
     ('ops/op_sum_squares.c', 'each piece is a sum of its own',
      ('            vec_dot_part(lane, x, x, length);', '            lane[0] += vec_dot(x, x, length);')),
     ('ops/op_dropout.c', 'every piece has the first mask', ('real m = draw(row, at + i);\n                // forward', 'real m = draw(row, i);\n                // forward')),
-    ('ops/op_causal_softmax.c', 'threads share scratch of bf16', ('op_room(n, time, 0, 1)', 'n->work')),
+    ('ops/op_causal_softmax.c', 'threads share scratch of bf16', ('row_room(n, 0, 1)', 'n->work')),
     ('ops/op_causal_softmax.c', 'a bf16 row without scratch', ('        n->backward_work_bytes = 3', '        n->backward_work_bytes = 2')),
     ('ops/op_causal_softmax.c', 'reals have scratch too', ('    if (x->dtype != DTYPE_REAL || y->dtype != DTYPE_REAL)\n', '')),
     # ---- updates ----

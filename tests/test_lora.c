@@ -60,7 +60,7 @@ static struct cost cost_of(bool trains_bias)
     param_add(&l, &t, 256, 512, PARAM_NORMAL, 0.02, "l.weight");
     param_add(&l, &t, 0, 256, PARAM_ZEROS, 0, "l.bias");
     lora_freeze(&l, &c);
-    lora_add(&lora, &t, &l, &c, LORA_PROJ, 1, 256, 512, "l");
+    lora_add(&lora, &t, &l, &c, &(struct lora_linear){"l", 256, 512, LORA_PROJ, 1});
     params_add_grads(&l, &t);
     optimizer_init(&o, &l, &t);
     assert_null(l.param[0].tensor.grad);
@@ -101,7 +101,7 @@ static void the_scale_is_alpha_over_rank(void **state)
     params_open(&l, &t, 3);
     struct param *w = param_add(&l, &t, 1, 1, PARAM_ZEROS, 0, "l.weight");
     lora_freeze(&l, &c);
-    lora_add(&lora, &t, &l, &c, LORA_PROJ, 1, 1, 1, "l");
+    lora_add(&lora, &t, &l, &c, &(struct lora_linear){"l", 1, 1, LORA_PROJ, 1});
     params_start(&l, &t, 1);
     for (int i = 0; i < 8; i++)
         lora.part[0].a->tensor.data[i] = lora.part[0].b->tensor.data[i] = 1;

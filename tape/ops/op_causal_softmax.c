@@ -21,6 +21,12 @@ static void causal_softmax_infer(struct tape *t, struct node *n)
         n->backward_work_bytes = 3 * row_bytes;
 }
 
+// Row number `which` of the `rows` that this thread has in scratch; NULL where all is real.
+static real *row_room(const struct node *n, int which, int rows)
+{
+    return op_part(n->work, (op_thread() * rows + which) * n->out->dim[3]);
+}
+
 static void causal_softmax_forward(struct tape *t, struct node *n)
 {
     (void)t; // without OpenMP
@@ -29,7 +35,7 @@ static void causal_softmax_forward(struct tape *t, struct node *n)
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {
         int64_t count = r % time + 1;
-        real *room = op_room(n, time, 0, 1); // x and y share it
+        real *room = row_room(n, 0, 1); // x and y share it
         const real *x = array_read(xs, r * time, count, room);
         real *y = array_open(ys, r * time, time, false, room); // may be x
         real max = vec_max(x, count);
@@ -51,9 +57,9 @@ static void causal_softmax_backward(struct tape *t, struct node *n)
     int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {
-        const real *y = array_read(ys, r * time, time, op_room(n, time, 0, 3));
-        const real *dy = array_read(dys, r * time, time, op_room(n, time, 1, 3));
-        real *dx = array_open(dxs, r * time, time, adds, op_room(n, time, 2, 3)); // may be dy
+        const real *y = array_read(ys, r * time, time, row_room(n, 0, 3));
+        const real *dy = array_read(dys, r * time, time, row_room(n, 1, 3));
+        real *dx = array_open(dxs, r * time, time, adds, row_room(n, 2, 3)); // may be dy
         real sum = vec_dot(y, dy, r % time + 1);
 #pragma omp simd
         for (int64_t j = 0; j < time; j++)

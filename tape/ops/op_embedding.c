@@ -1,7 +1,7 @@
 // op_embedding.c - y[b][t] = token[ids[b][t]] + position[first + t]; first is 0 but in generation.
 // The position table may be NULL.
 //
-//   dtoken[row of the id] += dy[b][t],  dposition[first + t] += dy[b][t]    by b, then t
+//   dtoken[row of the id] += dy[b][t],  dposition[first + t] += dy[b][t]  in the order of b, then t
 //
 // With `slots`, the gradient of the token table is compact: one row per id that occurs, and slots
 // says which. A gradient stored as bf16 is rounded at each occurrence of its id; a compact one of

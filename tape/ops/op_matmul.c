@@ -49,21 +49,17 @@ static void matmul_infer(struct tape *t, struct node *n)
     n->backward_flops = n->forward_flops * (a->wants_grad + b->wants_grad);
 }
 
-struct matrix { // one head of one sample, as reals
-    real *at;
-    int64_t stride;
-};
-
 static int64_t offset(const struct tensor *x, int64_t task)
 {
     return task / x->dim[1] * x->stride[0] + task % x->dim[1] * x->stride[1];
 }
 
-// The head in `from` (x's data or gradient). Rooms follow each other: *room moves on.
-static struct matrix open_head(const struct tensor *x, struct array from, int64_t task, bool keeps,
-                               real **room)
+// One head of one sample of `from` (x's data or gradient), as reals. Rooms follow each other: *room
+// moves on.
+static struct blas_matrix open_head(const struct tensor *x, struct array from, int64_t task,
+                                    bool keeps, real **room)
 {
-    struct matrix m = {NULL, 0};
+    struct blas_matrix m = {NULL, 0};
     if (from.at == NULL)
         return m;
     m.at = array_open_rows(from, offset(x, task), x->dim[2], x->dim[3], x->stride[2], keeps, *room,
@@ -72,7 +68,7 @@ static struct matrix open_head(const struct tensor *x, struct array from, int64_
     return m;
 }
 
-static void close_head(const struct tensor *x, struct array to, int64_t task, struct matrix m)
+static void close_head(const struct tensor *x, struct array to, int64_t task, struct blas_matrix m)
 {
     if (to.at != NULL)
         array_close_rows(to, offset(x, task), x->dim[2], x->dim[3], x->stride[2], m.at);
@@ -86,9 +82,9 @@ static void matmul_forward(struct tape *t, struct node *n)
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t i = 0; i < tasks; i++) {
         real *room = op_part(n->work, op_thread() * forward_room(n));
-        struct matrix ma = open_head(a, op_data(a), i, true, &room);
-        struct matrix mb = open_head(b, op_data(b), i, true, &room);
-        struct matrix my = open_head(y, op_data(y), i, false, &room);
+        struct blas_matrix ma = open_head(a, op_data(a), i, true, &room);
+        struct blas_matrix mb = open_head(b, op_data(b), i, true, &room);
+        struct blas_matrix my = open_head(y, op_data(y), i, false, &room);
         blas_gemm(BLAS_AS_IS, n->args.transposed ? BLAS_TRANSPOSED : BLAS_AS_IS, a->dim[2],
                   y->dim[3], a->dim[3], 1, ma.at, ma.stride, mb.at, mb.stride, 0, my.at, my.stride);
         close_head(y, op_data(y), i, my);
@@ -100,17 +96,17 @@ static void head_backward(const struct node *n, int64_t task, real *room)
     const struct tensor *a = n->in[0], *b = n->in[1], *y = n->out;
     int64_t m = a->dim[2], k = a->dim[3], cols = y->dim[3];
     bool tr = n->args.transposed;
-    struct matrix ma = open_head(a, op_data(a), task, true, &room);
-    struct matrix mb = open_head(b, op_data(b), task, true, &room);
-    struct matrix dy = open_head(y, op_dy(n), task, true, &room);
-    struct matrix da = open_head(a, op_dx(n, 0), task, n->adds[0], &room);
+    struct blas_matrix ma = open_head(a, op_data(a), task, true, &room);
+    struct blas_matrix mb = open_head(b, op_data(b), task, true, &room);
+    struct blas_matrix dy = open_head(y, op_dy(n), task, true, &room);
+    struct blas_matrix da = open_head(a, op_dx(n, 0), task, n->adds[0], &room);
     real keep_a = n->adds[0] ? 1 : 0, keep_b = n->adds[1] ? 1 : 0;
     // forward: blas_gemm(BLAS_AS_IS, n->args.transposed ? BLAS_TRANSPOSED : BLAS_AS_IS, a->dim[2],
     if (da.at != NULL)
         blas_gemm(BLAS_AS_IS, tr ? BLAS_AS_IS : BLAS_TRANSPOSED, m, k, cols, 1, dy.at, dy.stride,
                   mb.at, mb.stride, keep_a, da.at, da.stride);
     close_head(a, op_dx(n, 0), task, da); // first: b may be a
-    struct matrix db = open_head(b, op_dx(n, 1), task, n->adds[1], &room);
+    struct blas_matrix db = open_head(b, op_dx(n, 1), task, n->adds[1], &room);
     if (db.at != NULL && tr)
         blas_gemm(BLAS_TRANSPOSED, BLAS_AS_IS, cols, k, m, 1, dy.at, dy.stride, ma.at, ma.stride,
                   keep_b, db.at, db.stride);

@@ -79,11 +79,4 @@ static inline int op_thread(void) // which part of scratch is mine
 #endif
 }
 
-// Room number `which` of the `rooms` that this thread has in scratch, each of `count` reals. NULL
-// if the op declared no scratch, since all it touches is stored as reals.
-static inline real *op_room(const struct node *n, int64_t count, int which, int rooms)
-{
-    return n->work != NULL ? (real *)n->work + (op_thread() * rooms + which) * count : NULL;
-}
-
 #endif
