@@ -274,15 +274,21 @@ debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
 
 # EXAMPLE=by_hand: that program of examples/ instead of memtape with ARGS. Debian's lldb does not
-# find its own Python.
+# find its own Python, and looks for a module of the system's in that of whoever comes first in PATH.
 ARGS     = train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --quiet
 EXAMPLE  =
 DEBUGGED = $(call folder,debug)/$(if $(EXAMPLE),examples/$(EXAMPLE),memtape)
+LLDB_SIX    = $(wildcard /usr/lib/python3/dist-packages)
 LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
-                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))
+                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))$(LLDB_SIX:%=:%)
+EXAMPLES    = $(EXAMPLE_C:examples/%.c=%)
+is_example  = $(if $(filter-out $(EXAMPLES),$(EXAMPLE)),$(error EXAMPLE=$(EXAMPLE): expected one of: $(EXAMPLES)))
+DEBUG_HELLO = @echo '`help memtape` lists the commands; begin with `tback $(if $(EXAMPLE),0,7)`'
 
 gdb: deps-quiet
+	$(is_example)
 	+@$(SUBMAKE) $(DEBUGGED)
+	$(DEBUG_HELLO)
 	gdb -q -iex 'set print symbol-loading off' -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 # The transcripts in docs/gdb.md, as gdb says them now.
@@ -291,7 +297,9 @@ gdb-page: debug
 	MEMTAPE=$(call folder,debug)/memtape MEMTAPE_DEBUG=$(call folder,debug)/memtape tests/test_gdb.sh --write
 
 lldb: deps-quiet
+	$(is_example)
 	+@$(SUBMAKE) $(DEBUGGED)
+	$(DEBUG_HELLO)
 	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
