@@ -300,7 +300,11 @@ lldb: deps-quiet
 	$(is_example)
 	+@$(SUBMAKE) $(DEBUGGED)
 	$(DEBUG_HELLO)
-	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+	@export PYTHONPATH='$(LLDB_PYTHON)'; file=tape/debug.lldb; \
+	lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42' || { \
+	    echo 'The Python of lldb does not start: only tape, tnode, tledger, tarena and tcheck will work (docs/gdb.md)'; \
+	    file=build/plain.lldb; sed '/^command script/d' tape/debug.lldb > $$file; }; \
+	lldb -o "command source -s 1 $$file" -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
 	+@$(SUBMAKE) install-files
