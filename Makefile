@@ -281,15 +281,21 @@ debug: deps-quiet
 	+@$(SUBMAKE) $(call folder,debug)/memtape
 
 # EXAMPLE=by_hand: that program of examples/ instead of memtape with ARGS. Debian's lldb does not
-# find its own Python.
+# find its own Python, and looks for a module of the system's in that of whoever comes first in PATH.
 ARGS     = train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --quiet
 EXAMPLE  =
 DEBUGGED = $(call folder,debug)/$(if $(EXAMPLE),examples/$(EXAMPLE),memtape)
+LLDB_SIX    = $(wildcard /usr/lib/python3/dist-packages)
 LLDB_PYTHON = $(firstword $(wildcard $(shell lldb -P 2>/dev/null)/lldb/..) \
-                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))
+                          $(wildcard /usr/lib/llvm-*/lib/python3*/*-packages))$(LLDB_SIX:%=:%)
+EXAMPLES    = $(EXAMPLE_C:examples/%.c=%)
+is_example  = $(if $(filter-out $(EXAMPLES),$(EXAMPLE)),$(error EXAMPLE=$(EXAMPLE): expected one of: $(EXAMPLES)))
+DEBUG_HELLO = @echo '`help memtape` lists the commands; begin with `tback $(if $(EXAMPLE),0,7)`'
 
 gdb: deps-quiet
+	$(is_example)
 	+@$(SUBMAKE) $(DEBUGGED)
+	$(DEBUG_HELLO)
 	gdb -q -iex 'set print symbol-loading off' -x tape/debug.gdb --args $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 # The transcripts in docs/gdb.md, as gdb says them now.
@@ -298,8 +304,14 @@ gdb-page: debug
 	MEMTAPE=$(call folder,debug)/memtape MEMTAPE_DEBUG=$(call folder,debug)/memtape tests/test_gdb.sh --write
 
 lldb: deps-quiet
+	$(is_example)
 	+@$(SUBMAKE) $(DEBUGGED)
-	PYTHONPATH='$(LLDB_PYTHON)' lldb -o 'command source -s 1 tape/debug.lldb' -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
+	$(DEBUG_HELLO)
+	@export PYTHONPATH='$(LLDB_PYTHON)'; file=tape/debug.lldb; \
+	lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42' || { \
+	    echo 'The Python of lldb does not start: only tape, tnode, tledger, tarena and tcheck will work (docs/gdb.md)'; \
+	    file=build/plain.lldb; sed '/^command script/d' tape/debug.lldb > $$file; }; \
+	lldb -o "command source -s 1 $$file" -- $(DEBUGGED) $(if $(EXAMPLE),,$(ARGS))
 
 install: deps-quiet
 	+@$(SUBMAKE) install-files

@@ -142,6 +142,44 @@ void check_report_end(struct check_report *c, const char *text)
 
 // ---- runs ------------------------------------------------------------------------------
 
+// What was not measured is 0 in a variant: "-" here, and null in JSON.
+static void print_cell(FILE *f, int width, bool is_measured, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void print_cell(FILE *f, int width, bool is_measured, const char *format, ...)
+{
+    char text[64] = "-";
+    va_list args;
+    va_start(args, format);
+    if (is_measured)
+        vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fprintf(f, " %*s", width, text);
+}
+
+static void print_variant(FILE *f, const struct check_variant *v)
+{
+    char resident[TEXT_NUMBER_BYTES];
+    fprintf(f, "  %-38s %12lld", v->name, (long long)v->saved_bytes);
+    print_cell(f, 12, v->activation_side_bytes > 0, "%lld", (long long)v->activation_side_bytes);
+    fprintf(f, " %12lld", (long long)v->peak_bytes);
+    print_cell(f, 9, v->resident_bytes > 0, "%s", text_from_bytes(v->resident_bytes, resident));
+    print_cell(f, 8, v->flops > 0, "%.2f%%", 100 * (double)v->recompute_flops / (double)v->flops);
+    fprintf(f, " %8.2f", 1e3 * v->seconds);
+    print_cell(f, 6, v->time_ratio > 0, "%.3f", v->time_ratio);
+    if (v->is_reference)
+        fprintf(f, " %10s %8s\n", "reference", "");
+    else
+        fprintf(f, " %10lld %8lld\n", (long long)v->total.elements, (long long)v->total.differ);
+}
+
+static void json_int_if(struct json *j, const char *key, bool is_measured, int64_t value)
+{
+    if (is_measured)
+        json_int(j, key, value);
+    else
+        json_null(j, key);
+}
+
 static void variant_json(struct check_report *c, const struct check_variant *v)
 {
     struct json *j = &c->json;
@@ -151,11 +189,11 @@ static void variant_json(struct check_report *c, const struct check_variant *v)
     json_int(j, "planned_bytes", v->planned_bytes);
     json_int(j, "peak_bytes", v->peak_bytes);
     json_int(j, "saved_for_backward", v->saved_bytes);
-    json_int(j, "activation_side", v->activation_side_bytes);
-    json_int(j, "resident_bytes", v->resident_bytes);
-    json_int(j, "flops", v->flops);
-    json_int(j, "recompute_flops", v->recompute_flops);
-    json_real(j, "time_ratio", v->time_ratio);
+    json_int_if(j, "activation_side", v->activation_side_bytes > 0, v->activation_side_bytes);
+    json_int_if(j, "resident_bytes", v->resident_bytes > 0, v->resident_bytes);
+    json_int_if(j, "flops", v->flops > 0, v->flops);
+    json_int_if(j, "recompute_flops", v->flops > 0, v->recompute_flops);
+    json_real(j, "time_ratio", v->time_ratio > 0 ? v->time_ratio : NAN);
     json_real(j, "seconds_per_step", v->seconds);
     json_real(j, "loss", v->loss);
     if (!v->is_reference)
@@ -168,19 +206,8 @@ void check_report_variant(struct check_report *c, const struct check_variant *v)
     c->has_rows = false;
     c->elements += v->total.elements;
     c->differ += v->total.differ;
-    if (!c->quiet) {
-        char resident[TEXT_NUMBER_BYTES];
-        fprintf(c->file, "  %-38s %12lld %12lld %12lld %9s %7.2f%% %8.2f %6.3f ", v->name,
-                (long long)v->saved_bytes, (long long)v->activation_side_bytes,
-                (long long)v->peak_bytes, text_from_bytes(v->resident_bytes, resident),
-                100 * (double)v->recompute_flops / (double)v->flops, 1e3 * v->seconds,
-                v->time_ratio);
-        if (v->is_reference)
-            fprintf(c->file, "%10s %8s\n", "reference", "");
-        else
-            fprintf(c->file, "%10lld %8lld\n", (long long)v->total.elements,
-                    (long long)v->total.differ);
-    }
+    if (!c->quiet)
+        print_variant(c->file, v);
     if (c->json_path != NULL)
         variant_json(c, v);
     if (v->peak_bytes != v->planned_bytes)

@@ -18,7 +18,7 @@ struct check_variant { // what one run was
     int64_t planned_bytes, peak_bytes;
     int64_t saved_bytes;            // activations kept when backward begins
     int64_t activation_side_bytes;  // at the peak: see ledger_activation_side
-    int64_t resident_bytes;         // of the process
+    int64_t resident_bytes;         // of the process; 0, here and below: not measured
     int64_t flops, recompute_flops; // of one step
     double seconds;                 // of its fastest step
     double time_ratio;              // to the reference

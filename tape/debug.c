@@ -1,6 +1,7 @@
 #include "tape/array.h"
 #include "tape/debug_int.h"
 #include "tape/text.h"
+#include "tape/trap.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,10 +10,11 @@
 
 #define PRINTER(f) ((void (*)(void))(f))
 void (*const debug_printers[])(void) = {
-    PRINTER(debug_tape),    PRINTER(debug_node),   PRINTER(debug_tensor), PRINTER(debug_grad),
-    PRINTER(debug_why),     PRINTER(debug_ledger), PRINTER(debug_arena),  PRINTER(debug_live),
-    PRINTER(debug_check),   PRINTER(debug_text),   PRINTER(debug_find),   PRINTER(debug_offset),
-    PRINTER(debug_has_node)};
+    PRINTER(debug_tape),     PRINTER(debug_node),         PRINTER(debug_tensor),
+    PRINTER(debug_grad),     PRINTER(debug_why),          PRINTER(debug_ledger),
+    PRINTER(debug_arena),    PRINTER(debug_live),         PRINTER(debug_check),
+    PRINTER(debug_text),     PRINTER(debug_find),         PRINTER(debug_offset),
+    PRINTER(debug_has_node), PRINTER(debug_is_unwritten), PRINTER(debug_node_named)};
 
 // ---- small things ----------------------------------------------------------------------
 
@@ -175,6 +177,14 @@ const struct tensor *debug_find(const struct tape *t, const char *name)
     return found;
 }
 
+int debug_node_named(const struct tape *t, const char *name)
+{
+    for (int i = 0; i < t->node_count; i++)
+        if (strcmp(t->node[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
 int64_t debug_offset(const struct tensor *x, int64_t i, int64_t j)
 {
     int64_t cols = x->dim[x->dim_count - 1], rows = tensor_count(x) / cols;
@@ -283,6 +293,8 @@ static const char *state_of(const struct tape *t, const struct node *n)
         return "now";
     if (n->index >= debug_first_done(t))
         return "back";
+    if (n->gave_input)
+        return "half";
     return n->out->redo && n->out->data == NULL ? "again" : "done";
 }
 
@@ -309,7 +321,8 @@ void debug_tape(const struct tape *t)
         print_saved(n);
         printf("\n");
     }
-    printf("done: forward ran; back: backward, too; now: at work; again: about to be recomputed\n");
+    printf("done: forward ran; back: backward, too; now: at work; again: about to be recomputed; "
+           "half: dx is to come\n");
     fflush(stdout);
 }
 
@@ -538,6 +551,24 @@ static void print_no_gradient(const struct tape *t, const struct tensor *x)
         printf("backward has not come to a node that reads it\n");
 }
 
+// Values look alike in every op that makes nothing but NaN: once a trap has seen them, they are it.
+bool debug_is_unwritten(const struct tape *t, const struct tensor *x)
+{
+    const struct node *n = t->running;
+    const struct tensor *owner = debug_owner(x);
+    bool is_due = false;
+    if (n == NULL || t->arena.ledger.phase != PHASE_BACKWARD || owner->grad == NULL ||
+        (t->trap != NULL && t->trap->text[0] != 0))
+        return false;
+    for (int i = 0; i < n->in_count; i++)
+        is_due |=
+            debug_owner(n->in[i]) == owner && n->dx[i] != NULL && n->dx[i] != n->dy && !n->adds[i];
+    struct array values = array_of(owner->grad, owner->grad_dtype);
+    for (int64_t k = 0; is_due && k < tensor_count(owner); k++)
+        is_due = isnan((double)array_get(values, k));
+    return is_due;
+}
+
 void debug_grad(const struct tape *t, const char *name)
 {
     const struct tensor *x = debug_find(t, name);
@@ -558,9 +589,13 @@ void debug_grad(const struct tape *t, const char *name)
             printf(", inside that of %s", x->base->name);
         else if (!is_dy)
             print_buffer(t, x);
-        printf("\n");
-        print_numbers(x, values);
-        printf("%s", matrix_of(x, values));
+        if (debug_is_unwritten(t, x)) {
+            printf("\nborn, not written yet: node %d is about to\n", t->running->index);
+        } else {
+            printf("\n");
+            print_numbers(x, values);
+            printf("%s", matrix_of(x, values));
+        }
     }
     fflush(stdout);
 }

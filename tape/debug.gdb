@@ -128,6 +128,28 @@ def number(text, what):
         raise gdb.GdbError('%s: expected the number of %s' % (text, what))
 
 
+def is_number(text):
+    return text.lstrip('-').isdigit()
+
+
+def named(tape, name):
+    """The first node of that name (or its number, as text), or -1."""
+    if is_number(name):
+        return int(name)
+    for i in range(int(tape['node_count'])):
+        if tape['node'][i]['name'].string() == name:
+            return i
+    return -1
+
+
+def node_here(text, usage):
+    tape, name = find_tape(), words(text, 1, 1, usage)[0]
+    index = named(tape, name)
+    if index < 0 and not is_number(name):
+        raise gdb.GdbError('no node is called %s; `tape` lists them, with their numbers' % name)
+    return tape, index
+
+
 # ---- running to a door ----
 
 class Stop(gdb.Breakpoint):
@@ -171,13 +193,26 @@ def symbol_of(pointer):
     return gdb.block_for_pc(int(pointer)).function.name
 
 
+def call_of(node, phase):
+    """What is to be said of this call of the node's op, if it is one of several."""
+    said = []
+    if phase == BACKWARD and bool(node['op']['input_last']) and bool(node['in'][0]['wants_grad']):
+        if bool(node['gave_input']):
+            said.append('second call: dx alone')
+        elif int(node['dx'][0]) == 0:
+            said.append('first call: all but dx')
+    if int(node['first_sample']) > 0:
+        said.append('samples from %d on' % int(node['first_sample']))
+    return ' (%s)' % '; '.join(said) if said else ''
+
+
 def enter_op(phase):
     """From the door before an op into the op: to its first line."""
     frame = gdb.newest_frame()
     node, tape = frame.read_var('n'), frame.read_var('t')
-    gdb.write('%s of node %d, %s: %s\n' % (
+    gdb.write('%s of node %d, %s%s: %s\n' % (
         phase.replace('PHASE_', '').lower(), int(node['index']), node['name'].string(),
-        node['op']['formula'].string()))
+        call_of(node, phase), node['op']['formula'].string()))
     column = 'backward' if phase == BACKWARD else 'forward'
     function = node['op'][column][tape['device']]
     if int(function) == 0:  # a sum moves buffers, in grad.c
@@ -199,30 +234,43 @@ def is_above(index):
     return phase in (BACKWARD, RECOMPUTE) and next_node > index
 
 
-def run_to_node(index, phase):
-    seen = {'above': is_above(index)}  # backward comes down from the last node
+def is_called(node, name):
+    return int(node['index']) == int(name) if is_number(name) else node['name'].string() == name
+
+
+def run_to_node(name, phase):
+    if is_number(name) and int(name) < 0:
+        raise gdb.GdbError('node %s: nodes are counted from 0' % name)
+    word = phase.replace('PHASE_', '').lower()
+    # Backward comes down from the last node. A name has its number when the tape is complete.
+    seen = {'above': is_number(name) and is_above(int(name)), 'node': None}
 
     def wants(frame):
-        at, nodes = int(frame.read_var('n')['index']), int(frame.read_var('t')['node_count'])
-        if phase_of(frame) == phase and at == index:
+        node, tape = frame.read_var('n'), frame.read_var('t')
+        if phase_of(frame) == phase and is_called(node, name):
             return True
         if phase_of(frame) != BACKWARD:
             return False
+        if seen['node'] is None or seen['node'] < 0:
+            seen['node'] = named(tape, name)
+        index, at = seen['node'], int(node['index'])
         is_past = seen['above'] and at < index and phase == BACKWARD
         seen['above'] = at > index
-        return is_past or index >= nodes
+        return is_past or index < 0 or index >= int(tape['node_count'])
 
-    if index < 0:
-        raise gdb.GdbError('node %d: nodes are counted from 0' % index)
     if not run_to('tape_break', wants):
-        if not is_alive():
-            raise gdb.GdbError('the program has ended; it came to no %s of node %d' % (
-                phase.replace('PHASE_', '').lower(), index))
-        return
+        if is_alive():
+            gdb.write('node %s: not reached, something else stopped the program first\n' % name)
+            return
+        raise gdb.GdbError('the program has ended; it came to no %s of node %s%s' % (
+            word, name, '; was it started with --checkpoint?' if phase == RECOMPUTE else ''))
     frame = gdb.newest_frame()
     tape = frame.read_var('t')
-    if int(frame.read_var('n')['index']) == index:
+    index = named(tape, name)
+    if phase_of(frame) == phase and is_called(frame.read_var('n'), name):
         enter_op(phase)
+    elif index < 0:
+        raise gdb.GdbError('no node is called %s; `tape` lists them, with their numbers' % name)
     elif index >= int(tape['node_count']):
         raise gdb.GdbError('node %d: this tape has nodes 0 to %d' % (
             index, int(tape['node_count']) - 1))
@@ -235,17 +283,6 @@ def run_to_node(index, phase):
 
 # ---- the commands ----
 
-class Memtape(gdb.Command):
-    """memtape: tape, tnode N, tfwd N, tback N, tnext, tgrad NAME, ttensor NAME, twatch NAME I J,
-tledger, tarena, tlive, tpeak, tcheck N, twhy NAME, treplay N, tnan. `help tape` and so on; docs/gdb.md has sessions."""
-
-    def __init__(self):
-        super().__init__('memtape', gdb.COMMAND_USER, prefix=True)
-
-    def invoke(self, text, from_tty):
-        gdb.execute('help memtape')
-
-
 class Tape(gdb.Command):
     """tape - all nodes: how far each is, its output, what that is kept for."""
 
@@ -257,8 +294,7 @@ class Node(gdb.Command):
     """tnode N - node N: formula, inputs, output, what is kept and why, who asked for it."""
 
     def invoke(self, text, from_tty):
-        index = number(words(text, 1, 1, 'tnode N')[0], 'a node')
-        tape = find_tape()
+        tape, index = node_here(text, 'tnode N')
         printed('debug_node', here(tape), str(index))
         if 0 <= index < int(tape['node_count']):
             self.show_line(tape['node'][index])
@@ -276,40 +312,39 @@ class Forward(gdb.Command):
     """tfwd N - run to the forward of node N: to the first line of its op."""
 
     def invoke(self, text, from_tty):
-        run_to_node(number(words(text, 1, 1, 'tfwd N')[0], 'a node'), FORWARD)
+        run_to_node(words(text, 1, 1, 'tfwd N')[0], FORWARD)
 
 
 class Backward(gdb.Command):
     """tback N - run to the backward of node N: to the first line of its op."""
 
     def invoke(self, text, from_tty):
-        run_to_node(number(words(text, 1, 1, 'tback N')[0], 'a node'), BACKWARD)
+        run_to_node(words(text, 1, 1, 'tback N')[0], BACKWARD)
 
 
 class Replay(gdb.Command):
     """treplay N - run to the recomputation of node N inside backward (--checkpoint)."""
 
     def invoke(self, text, from_tty):
-        run_to_node(number(words(text, 1, 1, 'treplay N')[0], 'a node'), RECOMPUTE)
+        run_to_node(words(text, 1, 1, 'treplay N')[0], RECOMPUTE)
 
 
 class Next(gdb.Command):
-    """tnext - run to the next node of this phase; replays inside backward are passed over."""
+    """tnext - run to the next call of an op in this phase, over replays inside backward.
+That is the next node, or the second call of a linear's backward: dx alone."""
 
     def invoke(self, text, from_tty):
-        tape = find_tape()
-        phase, node = str(tape['arena']['ledger']['phase']), int(tape['running'])
+        phase = str(find_tape()['arena']['ledger']['phase'])
 
         def wants(frame):
-            if int(frame.read_var('n')) == node and phase_of(frame) == phase:
-                return False  # a linear's backward may be called twice
             return phase_of(frame) == phase or not (
                 phase == BACKWARD and phase_of(frame) == RECOMPUTE)
 
         if run_to('tape_break', wants):
             enter_op(phase_of(gdb.newest_frame()))
-        elif not is_alive():
-            gdb.write('the program has ended\n')
+        else:
+            gdb.write('not reached, something else stopped the program first\n' if is_alive()
+                      else 'the program has ended\n')
 
 
 def complete_names(text, word):
@@ -374,8 +409,8 @@ class Check(gdb.Command):
     """tcheck N - finite differences of node N's backward, now, on copies."""
 
     def invoke(self, text, from_tty):
-        index = number(words(text, 1, 1, 'tcheck N')[0], 'a node')
-        printed('debug_check', here(find_tape()), str(index))
+        tape, index = node_here(text, 'tcheck N')
+        printed('debug_check', here(tape), str(index))
 
 
 class Peak(gdb.Command):
@@ -384,24 +419,34 @@ A planned run reserves just its peak: the range is full then. A range that was o
 a first pass, to the end of the program, that finds the event."""
 
     def invoke(self, text, from_tty):
-        best = {'event': -1, 'bytes': -1}
+        best = {'event': -1, 'bytes': -1, 'is_full': False}
 
-        def is_full(frame):
-            arena = frame.read_var('a')
+        def look(arena):
             counts = arena['ledger']['counts']
             if int(counts['total_peak']) > best['bytes']:
                 best['bytes'], best['event'] = int(counts['total_peak']), int(counts['peak_event'])
-            return int(counts['total_now']) == int(arena['cap_bytes'])
+                best['is_full'] = best['bytes'] == int(arena['cap_bytes'])
+
+        def is_full(frame):
+            arena = frame.read_var('a')
+            look(arena)
+            return int(arena['ledger']['counts']['total_now']) == int(arena['cap_bytes'])
 
         def is_event(frame):
             counts = frame.read_var('a')['ledger']['counts']
             return (int(counts['total_now']) == best['bytes'] and
                     int(counts['peak_event']) == best['event'])
 
+        try:
+            look(find_tape()['arena'])
+        except gdb.GdbError:
+            pass
         if not run_to('arena_break', is_full):
             if is_alive() or best['event'] < 0:
                 return
-            gdb.write('the range was never full: once more, to event %d\n' % best['event'])
+            gdb.write('%s, to event %d\n' % (
+                'the peak is behind us: starting again' if best['is_full'] else
+                'the range was never full: once more', best['event']))
             if not run_to('arena_break', is_event):
                 return
         row = gdb.newest_frame().read_var('row')
@@ -431,13 +476,40 @@ class Watch(gdb.Breakpoint):
         super().__init__('tape_break_grad')
         self.silent, self.label, self.offset = True, label, offset
         self.tensor, self.is_parameter = int(tensor), bool(tensor['is_persistent'])
-        self.grad, self.dtype = +tensor['grad'], str(tensor['grad_dtype'])
+        self.name, self.dtype = tensor['name'].string(), str(tensor['grad_dtype'])
+        self.grad = +tensor['grad']
         self.grad.fetch_lazy()
-        self.value = self.read(self.grad) if int(self.grad) != 0 else None
+        self.process, self.base = gdb.selected_inferior().pid, self.range_of(find_tape())
+        is_there = int(self.grad) != 0 and not bool(
+            printed('debug_is_unwritten', here(find_tape()), '(struct tensor *)%d' % self.tensor))
+        self.value = self.read(self.grad) if is_there else None
         self.last_node = 0
+
+    def range_of(self, tape):
+        return int(tape['arena']['base'])
 
     def read(self, grad):
         return element(grad, self.dtype, self.offset)
+
+    def is_here(self, tape, node, x):
+        """Whether this is the process of the last stop. In another one all that was seen is
+        forgotten; the tensor lies where it lay in the range."""
+        process = gdb.selected_inferior().pid
+        if process == self.process:
+            return True
+        owner = x['base'] if int(x['base']) != 0 else x
+        moved = self.range_of(tape) - self.base
+        at, was = (owner['grad'], self.grad) if self.is_parameter else (owner, self.tensor)
+        if owner['name'].string() != self.name or int(at) != int(was) + moved:
+            return False
+        if self.is_parameter:
+            self.grad = +at
+            self.grad.fetch_lazy()
+        self.tensor, self.base = self.tensor + moved, self.base + moved
+        self.process, self.last_node, self.value = process, 0, None
+        if int(node) == 0 and self.is_parameter:
+            self.value = self.read(self.grad)  # just cleared
+        return True
 
     def now(self, x):
         """The element's value if x is the tensor (or a view of it), else None."""
@@ -451,13 +523,16 @@ class Watch(gdb.Breakpoint):
     def stop(self):
         frame = gdb.newest_frame()
         node, x = frame.read_var('n'), frame.read_var('x')
+        if not self.is_here(frame.read_var('t'), node, x):
+            return False
         if int(node) != 0:
             if int(node['index']) > self.last_node and not self.is_parameter:
                 self.value = None  # another walk back: the buffer of the last one is gone
             self.last_node = int(node['index'])
         value = self.now(x)
         was, self.value = self.value, value if value is not None else self.value
-        if value is None or value == was:
+        is_same = value == was or was is not None and value != value and was != was  # NaN
+        if value is None or is_same:
             return False
         gdb.write(self.line(node, x, was, value))
         return True
@@ -481,8 +556,8 @@ made = []
 
 
 class WatchCommand(gdb.Command):
-    """twatch NAME I J - stop whenever this element of a gradient changes, and say who added how
-much. I counts the rows (all dimensions but the last), J the columns. `delete N` ends it."""
+    """twatch NAME I J - stop whenever this element of a gradient changes; say who added what.
+I counts the rows (all dimensions but the last), J the columns. `delete N` ends it."""
 
     def invoke(self, text, from_tty):
         name, i, j = words(text, 3, 3, 'twatch NAME I J')
@@ -501,19 +576,33 @@ much. I counts the rows (all dimensions but the last), J the columns. `delete N`
         made[:] = [tensor, offset, 'gradient of %s[%d,%d]' % (name, i, j)]
         gdb.execute('python made[:] = [Watch(*made)]', to_string=True)  # says where it is
         watch = made[0]
+        now = 'none' if int(watch.grad) == 0 else 'born, not written yet'
         gdb.write('stop %d: %s, now %s; `continue`\n' % (
-            watch.number, watch.label, 'none' if watch.value is None else '%.6g' % watch.value))
+            watch.number, watch.label, now if watch.value is None else '%.6g' % watch.value))
 
     def complete(self, text, word):
         return complete_names(text, word)
 
 
-Memtape()
-for command, name in ((Tape, 'tape'), (Node, 'tnode'), (Forward, 'tfwd'), (Backward, 'tback'),
-                      (Replay, 'treplay'), (Next, 'tnext'), (Tensor, 'ttensor'), (Grad, 'tgrad'),
-                      (Why, 'twhy'), (Ledger, 'tledger'), (Arena, 'tarena'), (Live, 'tlive'),
-                      (Peak, 'tpeak'), (Nan, 'tnan'), (Check, 'tcheck'), (WatchCommand, 'twatch')):
+COMMANDS = ((Tape, 'tape'), (Node, 'tnode'), (Forward, 'tfwd'), (Backward, 'tback'),
+            (Replay, 'treplay'), (Next, 'tnext'), (Tensor, 'ttensor'), (Grad, 'tgrad'),
+            (WatchCommand, 'twatch'), (Why, 'twhy'), (Ledger, 'tledger'), (Arena, 'tarena'),
+            (Live, 'tlive'), (Peak, 'tpeak'), (Check, 'tcheck'), (Nan, 'tnan'))
+for command, name in COMMANDS:
     command(name, gdb.COMMAND_USER)
+
+
+class Memtape(gdb.Command):
+    __doc__ = 'memtape - the commands that show a tape:\n\n%s\n\n%s' % (
+        '\n'.join(command.__doc__.split('\n')[0] for command, name in COMMANDS),
+        '`help tape` and so on say more; a node N is its number or its name. docs/gdb.md has '
+        'sessions.')
+
+    def invoke(self, text, from_tty):
+        gdb.execute('help memtape')
+
+
+Memtape('memtape', gdb.COMMAND_USER)
 
 
 # ---- how values print ----

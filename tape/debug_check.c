@@ -315,10 +315,10 @@ static bool compare(struct copies *c, const struct node *n, struct stand_in *s, 
     }
     bool ok = sqrt(error_sum) <= tolerance * (sum > 0 ? sqrt(sum) : 1); // false for NaN
     int64_t offset = debug_offset(x, first / cols, first % cols);
-    printf("  dx[%d]  %lld elements of %s: %s; row %lld, column %lld: backward %.4g, "
+    printf("  dx[%d]  %lld element%s of %s: %s; row %lld, column %lld: backward %.4g, "
            "differences %.3g\n",
-           i, (long long)picks, x->name, ok ? "agree" : "DIFFER", (long long)(first / cols),
-           (long long)(first % cols), (double)dx[offset], first_numeric);
+           i, (long long)picks, picks == 1 ? "" : "s", x->name, ok ? "agree" : "DIFFER",
+           (long long)(first / cols), (long long)(first % cols), (double)dx[offset], first_numeric);
     return ok;
 }
 

@@ -2,10 +2,12 @@
 # Each prints through tape/debug.h or runs to a door (tape/tape.h) and says where it is.
 import shlex
 import struct
+import threading
 
 import lldb
 
 FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPUTE'
+NO_NODE = 'no node is called %s; `tape` lists them, with their numbers'
 NO_TAPE = 'no tape here: run to one with `tback 7`'
 
 
@@ -84,7 +86,65 @@ def number(text, what):
         raise Refused('%s: expected the number of %s' % (text, what))
 
 
+def is_number(text):
+    return text.lstrip('-').isdigit()
+
+
+def named(tape, name):
+    """The first node of that name (or its number, as text), or -1. tape: a struct tape *."""
+    if is_number(name):
+        return int(name)
+    nodes, count = member(tape, 'node'), integer(member(tape, 'node_count'))
+    for i in range(count):
+        if text(member(at(nodes, i), 'name')) == name:
+            return i
+    return -1
+
+
+def node_here(context, line, usage):
+    address, name = find_tape(context), words(line, 1, usage)[0]
+    index = named(evaluated(context, here(address)), name)
+    if index < 0 and not is_number(name):
+        raise Refused(NO_NODE % name)
+    return address, index
+
+
+def said(context, words):
+    """Prints by the program, so that it comes in the order of what printers print."""
+    evaluated(context, '(int)puts(%s)' % quoted(words.rstrip('\n').replace('\n', '\\n')))
+    evaluated(context, '(int)fflush(0)')
+
+
 # ---- running to a door ----
+
+class Interrupted(Refused):
+    pass
+
+
+def run_process(debugger, run):
+    """Runs to the next stop. lldb waits for a command to end before it obeys Ctrl-C: this one
+    listens, and halts the program."""
+    interpreter = debugger.GetCommandInterpreter()
+    process_of = debugger.GetSelectedTarget
+    is_over = threading.Event()
+    was_interrupted = []
+
+    def listen():
+        while not is_over.wait(0.1):
+            if interpreter.WasInterrupted():
+                was_interrupted.append(True)
+                process_of().GetProcess().SendAsyncInterrupt()
+                return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        run()
+    finally:
+        is_over.set()
+        listener.join()
+    if was_interrupted:
+        raise Interrupted('interrupted')
 
 def is_alive(process):
     return process.IsValid() and process.GetState() == lldb.eStateStopped
@@ -95,9 +155,9 @@ def go_on(debugger):
     process = target.GetProcess()
     debugger.SetAsync(False)
     if is_alive(process):
-        process.Continue()
+        run_process(debugger, process.Continue)
     else:
-        target.Launch(target.GetLaunchInfo(), lldb.SBError())
+        run_process(debugger, lambda: target.Launch(target.GetLaunchInfo(), lldb.SBError()))
     return target.GetProcess()
 
 
@@ -130,6 +190,23 @@ def integer(value):
     return value.GetValueAsSigned()
 
 
+def is_true(value):
+    return value.GetValueAsUnsigned() != 0
+
+
+def address_in(value, path):
+    return member(value, path).GetValueAsUnsigned()
+
+
+def at(array, index):
+    """An element of an array, or of what a pointer points to."""
+    if not array.GetType().IsPointerType():
+        return array.GetChildAtIndex(index)
+    target, kind = array.GetTarget(), array.GetType().GetPointeeType()
+    address = array.GetValueAsUnsigned() + index * kind.GetByteSize()
+    return target.CreateValueFromAddress('at', lldb.SBAddress(address, target), kind)
+
+
 def text(value):
     return (value.GetSummary() or '""')[1:-1].split('\\0')[0]
 
@@ -153,12 +230,27 @@ def show(frame, result):
     result.write(stream.GetData() or '')
 
 
+def call_of(node, phase):
+    """What is to be said of this call of the node's op, if it is one of several."""
+    words = []
+    first = at(member(node, 'in'), 0)
+    if (phase == BACKWARD and member(node, 'op.input_last').GetValueAsUnsigned() and
+            member(first, 'wants_grad').GetValueAsUnsigned()):
+        if member(node, 'gave_input').GetValueAsUnsigned():
+            words.append('second call: dx alone')
+        elif at(member(node, 'dx'), 0).GetValueAsUnsigned() == 0:
+            words.append('first call: all but dx')
+    if integer(member(node, 'first_sample')) > 0:
+        words.append('samples from %d on' % integer(member(node, 'first_sample')))
+    return ' (%s)' % '; '.join(words) if words else ''
+
+
 def enter_op(debugger, frame, result):
     """From the door before an op into the op: to its first line."""
     node, phase = frame.FindVariable('n'), phase_of(frame)
-    result.write('%s of node %d, %s: %s\n' % (
+    result.write('%s of node %d, %s%s: %s\n' % (
         word_of(phase), integer(member(node, 'index')), text(member(node, 'name')),
-        text(member(node, 'op.formula'))))
+        call_of(node, phase), text(member(node, 'op.formula'))))
     column = member(node, 'op.backward' if phase == BACKWARD else 'op.forward')
     address = column.GetChildAtIndex(0).GetValueAsUnsigned()
     if address == 0:  # a sum moves buffers, in grad.c
@@ -189,28 +281,47 @@ def is_above(debugger, index):
         integer(member(value, 'node_count')) - done - 1 > index)
 
 
-def run_to_node(debugger, index, phase, result):
-    seen = {'above': is_above(debugger, index)}  # backward comes down from the last node
+def is_called(node, name):
+    if is_number(name):
+        return integer(member(node, 'index')) == int(name)
+    return text(member(node, 'name')) == name
+
+
+def run_to_node(debugger, name, phase, result):
+    if is_number(name) and int(name) < 0:
+        raise Refused('node %s: nodes are counted from 0' % name)
+    # Backward comes down from the last node. A name has its number when the tape is complete.
+    seen = {'above': is_number(name) and is_above(debugger, int(name)), 'node': None}
 
     def wants(frame):
-        at = integer(member(frame.FindVariable('n'), 'index'))
-        if phase_of(frame) == phase and at == index:
+        node, tape = frame.FindVariable('n'), frame.FindVariable('t')
+        if phase_of(frame) == phase and is_called(node, name):
             return True
         if phase_of(frame) != BACKWARD:
             return False
-        is_past = seen['above'] and at < index and phase == BACKWARD
-        seen['above'] = at > index
-        return is_past or index >= integer(member(frame.FindVariable('t'), 'node_count'))
+        if seen['node'] is None or seen['node'] < 0:
+            seen['node'] = named(tape, name)
+        index, now = seen['node'], integer(member(node, 'index'))
+        is_past = seen['above'] and now < index and phase == BACKWARD
+        seen['above'] = now > index
+        return is_past or index < 0 or index >= integer(member(tape, 'node_count'))
 
-    frame = run_to(debugger, 'tape_break', wants)
+    try:
+        frame = run_to(debugger, 'tape_break', wants)
+    except Interrupted:
+        raise Refused('node %s: not reached, interrupted' % name)
     if frame is None:
-        if not is_alive(debugger.GetSelectedTarget().GetProcess()):
-            raise Refused('the program has ended; it came to no %s of node %d' % (
-                word_of(phase), index))
-        return
-    nodes = integer(member(frame.FindVariable('t'), 'node_count'))
-    if integer(member(frame.FindVariable('n'), 'index')) == index:
+        if is_alive(debugger.GetSelectedTarget().GetProcess()):
+            raise Refused('node %s: not reached, something else stopped the program first' % name)
+        raise Refused('the program has ended; it came to no %s of node %s%s' % (
+            word_of(phase), name,
+            '; was it started with --checkpoint?' if phase == RECOMPUTE else ''))
+    tape = frame.FindVariable('t')
+    index, nodes = named(tape, name), integer(member(tape, 'node_count'))
+    if phase_of(frame) == phase and is_called(frame.FindVariable('n'), name):
         enter_op(debugger, frame, result)
+    elif index < 0:
+        raise Refused(NO_NODE % name)
     elif index >= nodes:
         raise Refused('node %d: this tape has nodes 0 to %d' % (index, nodes - 1))
     else:
@@ -227,34 +338,41 @@ def tape(debugger, line, context, result):
 
 def tnode(debugger, line, context, result):
     """tnode N - node N: formula, inputs, output, what is kept and why, who asked for it."""
-    index = number(words(line, 1, 'tnode N')[0], 'a node')
-    printed(context, 'debug_node', here(find_tape(context)), str(index))
+    address, index = node_here(context, line, 'tnode N')
+    printed(context, 'debug_node', here(address), str(index))
+    tape = evaluated(context, here(address))
+    if not 0 <= index < integer(member(tape, 'node_count')):
+        return
+    node = at(member(tape, 'node'), index)
+    try:
+        with open(text(member(node, 'file')), encoding='utf-8') as file:
+            asked = file.read().split('\n')[integer(member(node, 'line')) - 1]
+    except (OSError, IndexError):
+        return
+    said(context, '  line   ' + asked.strip())
 
 
 def tfwd(debugger, line, context, result):
     """tfwd N - run to the forward of node N: to the first line of its op."""
-    run_to_node(debugger, number(words(line, 1, 'tfwd N')[0], 'a node'), FORWARD, result)
+    run_to_node(debugger, words(line, 1, 'tfwd N')[0], FORWARD, result)
 
 
 def tback(debugger, line, context, result):
     """tback N - run to the backward of node N: to the first line of its op."""
-    run_to_node(debugger, number(words(line, 1, 'tback N')[0], 'a node'), BACKWARD, result)
+    run_to_node(debugger, words(line, 1, 'tback N')[0], BACKWARD, result)
 
 
 def treplay(debugger, line, context, result):
     """treplay N - run to the recomputation of node N inside backward (--checkpoint)."""
-    run_to_node(debugger, number(words(line, 1, 'treplay N')[0], 'a node'), RECOMPUTE, result)
+    run_to_node(debugger, words(line, 1, 'treplay N')[0], RECOMPUTE, result)
 
 
 def tnext(debugger, line, context, result):
-    """tnext - run to the next node of this phase; replays inside backward are passed over."""
+    """tnext - run to the next call of an op in this phase, over replays inside backward."""
     value = evaluated(context, '*' + here(find_tape(context)))
     phase = member(value, 'arena.ledger.phase').GetValue()
-    node = member(value, 'running').GetValueAsUnsigned()
 
     def wants(frame):
-        if frame.FindVariable('n').GetValueAsUnsigned() == node and phase_of(frame) == phase:
-            return False  # a linear's backward may be called twice
         return phase_of(frame) == phase or not (
             phase == BACKWARD and phase_of(frame) == RECOMPUTE)
 
@@ -298,22 +416,46 @@ def tlive(debugger, line, context, result):
 
 def tcheck(debugger, line, context, result):
     """tcheck N - finite differences of node N's backward, now, on copies."""
-    index = number(words(line, 1, 'tcheck N')[0], 'a node')
-    printed(context, 'debug_check', here(find_tape(context)), str(index))
+    address, index = node_here(context, line, 'tcheck N')
+    printed(context, 'debug_check', here(address), str(index))
 
 
 def tpeak(debugger, line, context, result):
-    """tpeak - run to the moment when most bytes are held: a planned run's range is full then."""
-    frame = run_to(debugger, 'arena_break', lambda frame: (
-        integer(member(frame.FindVariable('a'), 'ledger.counts.total_now')) ==
-        integer(member(frame.FindVariable('a'), 'cap_bytes'))))
+    """tpeak - run to the moment when most bytes are held, and show what is there."""
+    best = {'event': -1, 'bytes': -1, 'is_full': False}
+
+    def look(arena):
+        counts, full = member(arena, 'ledger.counts'), integer(member(arena, 'cap_bytes'))
+        if integer(member(counts, 'total_peak')) > best['bytes']:
+            best['bytes'] = integer(member(counts, 'total_peak'))
+            best['event'] = integer(member(counts, 'peak_event'))
+            best['is_full'] = best['bytes'] == full
+        return integer(member(counts, 'total_now')) == full
+
+    def is_event(frame):
+        counts = member(frame.FindVariable('a'), 'ledger.counts')
+        return (integer(member(counts, 'total_now')) == best['bytes'] and
+                integer(member(counts, 'peak_event')) == best['event'])
+
+    try:
+        look(member(evaluated(context, here(find_tape(context))), 'arena'))
+    except Refused:
+        pass
+    frame = run_to(debugger, 'arena_break', lambda frame: look(frame.FindVariable('a')))
     if frame is None:
-        raise Refused('the range was never full: it was opened larger than what was held')
+        if is_alive(debugger.GetSelectedTarget().GetProcess()) or best['event'] < 0:
+            return
+        print('%s, to event %d' % ('the peak is behind us: starting again' if best['is_full'] else
+                                   'the range was never full: once more', best['event']),
+              flush=True)
+        frame = run_to(debugger, 'arena_break', is_event)
+    if frame is None:
+        return
     counts = member(frame.FindVariable('a'), 'ledger.counts')
-    result.write('the peak, %d B, in %s: event %d, the birth of %s\n' % (
+    context = lldb.SBExecutionContext(frame)
+    said(context, 'the peak, %d B, in %s: event %d, the birth of %s' % (
         integer(member(counts, 'total_now')), word_of(member(counts, 'peak_phase').GetValue()),
         integer(member(counts, 'peak_event')), text(member(counts, 'peak_name'))))
-    context = lldb.SBExecutionContext(frame)
     printed(context, 'debug_live', here(find_tape(context)))
 
 
@@ -338,11 +480,37 @@ def value_at(target, address, size):
     return struct.unpack('f' if size == 4 else 'd', data)[0]
 
 
+def is_watched_here(watch, frame, node, x):
+    """Whether this is the process of the last stop. In another one all that was seen is forgotten;
+    the tensor lies where it lay in the range."""
+    process = frame.GetThread().GetProcess()
+    if process.GetUniqueID() == watch['process']:
+        return True
+    base = member(x, 'base')
+    owner = base if base.GetValueAsUnsigned() else x
+    where = member(frame.FindVariable('t'), 'arena.base').GetValueAsUnsigned()
+    moved = where - watch['base']
+    if watch['is_parameter']:
+        at, was = member(owner, 'grad').GetValueAsUnsigned(), watch['grad']
+    else:
+        at, was = owner.GetValueAsUnsigned(), watch['tensor']
+    if text(member(owner, 'name')) != watch['name'] or at != was + moved:
+        return False
+    for key in ('address', 'grad', 'tensor', 'base'):
+        watch[key] += moved
+    watch.update(process=process.GetUniqueID(), last_node=0, value=None)
+    if node.GetValueAsUnsigned() == 0 and watch['is_parameter']:  # just cleared
+        watch['value'] = value_at(process.GetTarget(), watch['address'], watch['bytes'])
+    return True
+
+
 def on_gradient(frame, location, dictionary):
     """At the door of gradients: stops if the watched element has changed, and says by whom."""
     watch = watches[location.GetBreakpoint().GetID()]
     target = frame.GetThread().GetProcess().GetTarget()
     node, x = frame.FindVariable('n'), frame.FindVariable('x')
+    if not is_watched_here(watch, frame, node, x):
+        return False
     address = watch['address']
     if node.GetValueAsUnsigned():
         index = integer(member(node, 'index'))
@@ -358,22 +526,28 @@ def on_gradient(frame, location, dictionary):
         address = grad + watch['offset'] * watch['bytes']
     value, was = value_at(target, address, watch['bytes']), watch['value']
     watch['value'] = value
-    if value == was:
+    if value == was or was is not None and value != value and was != was:  # NaN
         return False
-    before = 'none' if was is None else '%.6g' % was
     if node.GetValueAsUnsigned() == 0:
-        who = 'by ' + frame.GetThread().GetFrameAtIndex(1).GetFunctionName()
+        line = '%s -> %.6g, by %s' % ('none' if was is None else '%.6g' % was, value,
+                                      frame.GetThread().GetFrameAtIndex(1).GetFunctionName())
     else:
-        who = 'node %d, %s added %.6g (samples from %d on)' % (
-            integer(member(node, 'index')), text(member(node, 'name')), value - (was or 0),
-            integer(member(node, 'first_sample')))
-    print('gradient of %s: %s -> %.6g, %s' % (watch['label'], before, value, who))
+        who = 'node %d, %s' % (integer(member(node, 'index')), text(member(node, 'name')))
+        samples = 'samples from %d on' % integer(member(node, 'first_sample'))
+        adds = any(is_true(at(member(node, 'adds'), i)) and
+                   at(member(node, 'in'), i).GetValueAsUnsigned() == x.GetValueAsUnsigned()
+                   for i in range(integer(member(node, 'in_count'))))
+        if was is None or not adds:
+            line = '%.6g, written by %s (%s)' % (value, who, samples)
+        else:
+            line = '%.6g -> %.6g, %s added %.6g (%s)' % (was, value, who, value - was, samples)
+    print('gradient of %s: %s' % (watch['label'], line), flush=True)
     return True
 
 
 def twatch(debugger, line, context, result):
-    """twatch NAME I J - stop whenever this element of a gradient changes, and say who added how
-    much. I counts the rows (all dimensions but the last), J the columns."""
+    """twatch NAME I J - stop whenever this element of a gradient changes; say who added what.
+    I counts the rows (all dimensions but the last), J the columns."""
     name, i, j = words(line, 3, 'twatch NAME I J')
     i, j = number(i, 'a row'), number(j, 'a column')
     tensor = printed(context, 'debug_find', here(find_tape(context)), quoted(name))
@@ -393,13 +567,33 @@ def twatch(debugger, line, context, result):
     watch = {'label': '%s[%d,%d]' % (name, i, j), 'last_node': 0, 'offset': offset, 'bytes': size,
              'tensor': tensor.GetValueAsUnsigned(), 'address': address,
              'is_parameter': bool(integer(member(tensor, 'is_persistent'))),
-             'value': value_at(target, address, size) if grad.GetValueAsUnsigned() else None}
+             'name': text(member(tensor, 'name')), 'grad': grad.GetValueAsUnsigned(),
+             'process': context.GetProcess().GetUniqueID(),
+             'base': member(evaluated(context, here(find_tape(context))),
+                            'arena.base').GetValueAsUnsigned()}
+    is_there = grad.GetValueAsUnsigned() and not printed(
+        context, 'debug_is_unwritten', here(find_tape(context)),
+        '(struct tensor *)%d' % tensor.GetValueAsUnsigned()).GetValueAsUnsigned()
+    watch['value'] = value_at(target, address, size) if is_there else None
     door = target.BreakpointCreateByName('tape_break_grad')
     watches[door.GetID()] = watch
     door.SetScriptCallbackFunction('debug_lldb.on_gradient')
+    now = 'born, not written yet' if watch['grad'] else 'none'
     result.write('stop %d: gradient of %s, now %s; `continue`\n' % (
         door.GetID(), watch['label'],
-        'none' if watch['value'] is None else '%.6g' % watch['value']))
+        now if watch['value'] is None else '%.6g' % watch['value']))
+
+
+COMMANDS = (tape, tnode, tfwd, tback, treplay, tnext, ttensor, tgrad, twatch, twhy, tledger, tarena,
+            tlive, tpeak, tcheck, tnan)
+
+
+def memtape(debugger, line, context, result):
+    """memtape - lists the commands that show a tape."""
+    for command in COMMANDS:
+        result.write(command.__doc__.split('\n')[0] + '\n')
+    result.write('`help tape` and so on say more; a node N is its number or its name. docs/gdb.md '
+                 'has sessions.\n')
 
 
 def guarded(command):
@@ -412,12 +606,91 @@ def guarded(command):
     return invoke
 
 
+# What debug_text() says, but from what is read alone: lldb prints values while it lists frames,
+# and must not call into the program there.
+
+def readers_of(tape, x):
+    """Nodes whose backward is to come and reads the bytes of x, the address of a tensor."""
+    found, nodes = [], member(tape, 'node')
+    for i in range(integer(member(tape, 'node_count')) - integer(member(tape, 'walked_count'))):
+        node = at(nodes, i)
+        needs = integer(member(node, 'needs'))
+        if needs == 0 or not is_true(member(node, 'out.wants_grad')):
+            continue
+        read = [at(member(node, 'in'), k) for k in range(integer(member(node, 'in_count')))
+                if needs & 1 << k and not (k == 0 and is_true(member(node, 'gave_input')))]
+        if needs & 8:
+            read.append(member(node, 'out'))
+        if any((address_in(y, 'base') or y.GetValueAsUnsigned()) == x for y in read):
+            found.append(i)
+    return found
+
+
+def category_of(tape, address):
+    """What the ledger says of the live block at the address."""
+    offset = address - address_in(tape, 'arena.base')
+    for end in range(2):
+        stack = at(member(tape, 'arena.stack'), end)
+        for i in range(integer(member(stack, 'count')) - 1, -1, -1):
+            block = at(member(stack, 'block'), i)
+            if integer(member(block, 'offset_bytes')) == offset and is_true(member(block, 'live')):
+                row = at(member(tape, 'arena.ledger.row'), integer(member(block, 'row')))
+                return member(row, 'category').GetValue().replace('LEDGER_', '').lower()
+    return 'elsewhere'
+
+
+def purpose_of(tape, x):
+    here, data = x.GetLoadAddress(), address_in(x, 'data')
+    if address_in(x, 'base'):
+        return 'a view of ' + text(member(x, 'base.name'))
+    readers = readers_of(tape, here)
+    nodes = 'node%s %s' % ('s' if len(readers) > 1 else '', ', '.join(map(str, readers)))
+    if not data:
+        if readers:
+            return 'not there, will be computed again for ' + nodes
+        for i in range(integer(member(tape, 'node_count'))):
+            if address_in(at(member(tape, 'node'), i), 'taken') == here:
+                return 'in a buffer that node %d took over' % i
+        return 'given back'
+    category = category_of(tape, data)
+    if is_true(member(x, 'is_persistent')):
+        return category
+    if readers and is_true(member(x, 'is_transient')) and category != 'recomputed':
+        return 'until its scope ends, then again for ' + nodes
+    if readers:
+        return '%s for %s' % ('recomputed' if category == 'recomputed' else 'saved', nodes)
+    return 'held by its scope' if is_true(member(x, 'in_scope')) else 'held by its segment'
+
+
+def tape_at(target, address):
+    kind = target.FindFirstType('tape')
+    return target.CreateValueFromAddress('tape', lldb.SBAddress(address, target), kind)
+
+
 def tensor_summary(value, dictionary):
+    """As debug_text() has it: "h.0.attn.c_attn f32[2,32,96] 24576 B saved for node 3"."""
     if value.GetType().IsPointerType():
         value = value.Dereference()
-    dims = ','.join(str(integer(member(value, 'dim').GetChildAtIndex(i)))
-                    for i in range(integer(member(value, 'dim_count'))))
-    return '%s [%s]' % (text(member(value, 'name')), dims)
+    value = value.GetNonSyntheticValue()
+    if not 1 <= integer(member(value, 'dim_count')) <= 4:
+        return ''  # not made yet
+    dims = [integer(member(value, 'dim').GetChildAtIndex(i))
+            for i in range(integer(member(value, 'dim_count')))]
+    dtype = (member(value, 'dtype').GetValue() or '').replace('DTYPE_', '').lower()
+    if dtype == 'real':
+        dtype = 'f%d' % (8 * member(value, 'data').GetType().GetPointeeType().GetByteSize())
+    count = int(dtype.lstrip('bf') or 0) // 8
+    for size in dims:
+        count *= size
+    line = '%s %s[%s] %d B' % (text(member(value, 'name')), dtype, ','.join(map(str, dims)), count)
+    target = value.GetTarget()
+    thread = target.GetProcess().GetSelectedThread()
+    try:
+        context = lldb.SBExecutionContext(value.GetFrame() if value.GetFrame().IsValid()
+                                          else thread.GetSelectedFrame())
+        return line + ' ' + purpose_of(tape_at(target, find_tape(context)), value)
+    except Refused:
+        return line
 
 
 def node_summary(value, dictionary):
@@ -425,8 +698,7 @@ def node_summary(value, dictionary):
 
 
 def __lldb_init_module(debugger, dictionary):
-    for command in (tape, tnode, tfwd, tback, treplay, tnext, ttensor, tgrad, twhy, tledger,
-                    tarena, tlive, tcheck, tpeak, tnan, twatch):
+    for command in COMMANDS + (memtape,):
         name = command.__name__
         globals()['run_' + name] = guarded(command)
         if debugger.GetCommandInterpreter().CommandExists(name):

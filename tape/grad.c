@@ -238,9 +238,9 @@ static void others_first(struct tape *t, struct node *n)
     n->dx[0] = NULL;
     n->dy = n->out->grad;
     run_backward(t, n);
-    tell(t, n, n->dx);
     tape_let_go(t, n->in[0]);
     n->gave_input = true;
+    tell(t, n, n->dx);
     for (int i = 1; i < n->in_count; i++)
         n->dx[i] = NULL;
     n->dx[0] = target(t, n->in[0], &n->adds[0]);

@@ -57,6 +57,13 @@ holds all $small --batch 12 --micro-batch 5 --dropout 0.1 --threads 2
 holds all $small --batch 5 --no-tie --no-bias --segments half --sample sequential
 holds all --model tiny --ignore 0.3 --empty-micro-batch
 holds gradients $small --checkpoint full --micro-batch 3 --slopes 5
+# What that does not measure is no number.
+row='the step whose gradients are checked *[1-9][0-9]* *- *[1-9][0-9]* *- *- *[0-9.]* *- '
+grep -q "$row" "$dir/words" || fail "no dashes: $(grep 'whose gradients' "$dir/words")"
+for key in activation_side resident_bytes flops recompute_flops time_ratio; do
+    [ "$(flat "$report" | grep -c "variants..$key null$")" = 1 ] ||
+        fail "$key: $(flat "$report" | grep "variants..$key ")"
+done
 holds all --model tiny --precision bf16 --dropout 0.1 --loss chunked --optimizer adamw8bit
 holds all $small --precision bf16 --lora 4 --lora-targets q,v,fc --lora-bias all --attention naive
 holds checkpoint $small --activation-precision bf16 --loss chunked --freeze 'wte.*'

@@ -248,17 +248,17 @@ stored() { # the words, options of plan
     words=$1
     shift
     "$memtape" plan $small --vocab 40 "$@" >"$dir/log" 2>&1 || fail "plan $*: $(cat "$dir/log")"
-    [ "$(grep '^Stored: ' "$dir/log")" = "$words" ] || fail "$*: $(grep '^Stored: ' "$dir/log")"
+    [ "$(grep '^stored: ' "$dir/log")" = "$words" ] || fail "$*: $(grep '^stored: ' "$dir/log")"
 }
-masters='Stored: weights in bf16 with f32 masters,'
+masters='stored: weights bf16 with f32 masters,'
 stored '' --optimizer adafactor --lora 2
-stored "$masters gradients in bf16, activations in bf16" --precision bf16
-stored "$masters gradients in f32 (a batch in parts adds them up), activations in bf16" \
+stored "$masters gradients bf16, activations bf16" --precision bf16
+stored "$masters gradients f32 (over several micro-batches bf16 would stall), activations bf16" \
     --precision bf16 --micro-batch 5
-stored "$masters gradients in f32, activations in f32" \
+stored "$masters gradients f32, activations f32" \
     --precision bf16 --micro-batch 5 --grad-precision f32 --activation-precision f32
-stored 'Stored: weights in f32, gradients in bf16, activations in f32' --grad-precision bf16
-stored 'Stored: weights in bf16, activations in bf16' --precision bf16 --generate 3
+stored 'stored: weights f32, gradients bf16, activations f32' --grad-precision bf16
+stored 'stored: weights bf16, activations bf16' --precision bf16 --generate 3
 run train --data "$text" $small --precision bf16 --steps 1 --out "$dir/half" --quiet
 run info "$dir/half" --json "$dir/info.json"
 grep -q ' parameters in bf16; 1 layers' "$dir/log" || fail "info: $(cat "$dir/log")"

@@ -116,7 +116,7 @@ every_node() {
 } | typed "$debug" train $small --steps 1 --attention naive --dropout 0.1 --checkpoint full \
     --quiet --precision bf16 >"$dir/pretty"
 awk '
-    /^ *[0-9]+ (done|now|back|again) / { said[$1] = substr($0, 12) }
+    /^ *[0-9]+ (done|now|back|again|half) / { said[$1] = substr($0, 12) }
     /^\(gdb\) print t->node/ { node = $3; gsub(/[^0-9]/, "", node) }
     /^\$[0-9]+ = / {
         sub(/^\$[0-9]+ = /, "")

@@ -12,6 +12,8 @@ step
 up
 tgrad h.0.mlp.c_fc
 tnext
+tgrad h.0.mlp.ln_2
+tnext
 tape
 print n->in[0]
 twhy h.0.attn.attention
