@@ -8,9 +8,7 @@ enum {
     SLICE_UNIT = 8,
     DEPTH = 512,     // of a sum over widened numbers: x or dy goes through a room of this width
     PANEL = 1 << 20, // numbers: weights that are widened at a time
-    ROOM = ROW_TILE * DEPTH,
-    TILE = ROW_TILE * SLICE, // largest tile of y or dx; one of dw is smaller
-    TEAM = 1 << 18,          // products of two numbers below which a team costs more than it saves
+    TEAM = 1 << 18,  // products of two numbers below which a team costs more than it saves
 };
 
 // Asked by OpenMP's pragmas alone.
@@ -78,9 +76,33 @@ static int64_t panel_size(const struct product *p, const struct cut *c, int64_t 
     return p->w.dtype != DTYPE_REAL && !c->as_stored ? c->per_panel * c->slice * depth : 0;
 }
 
-static int64_t own_size(bool widens, bool rounds)
+static int64_t larger(int64_t a, int64_t b)
 {
-    return widens ? TILE + ROOM : rounds ? TILE : 0;
+    return a > b ? a : b;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// The largest tile of y, dx or dw.
+static int64_t tile_size(const struct product *p)
+{
+    int64_t out = slice_of(p->out), in = slice_of(p->in);
+    return larger(smaller(p->rows, ROW_TILE) * larger(out, in), out * in);
+}
+
+// Rows of x or dy as deep as a sum, or a slice of each of the two.
+static int64_t room_size(const struct product *p)
+{
+    int64_t depth = smaller(larger(p->out, p->in), DEPTH);
+    return smaller(p->rows, ROW_TILE) * larger(depth, slice_of(p->out) + slice_of(p->in));
+}
+
+static int64_t own_size(const struct product *p, bool widens, bool rounds)
+{
+    return widens ? tile_size(p) + room_size(p) : rounds ? tile_size(p) : 0;
 }
 
 // That a needs no room in its product with b.
@@ -91,13 +113,13 @@ static bool in_place(struct array a, struct array b)
 
 static int64_t forward_own(const struct product *p)
 {
-    return own_size(!in_place(p->x, p->w), p->y.dtype != DTYPE_REAL);
+    return own_size(p, !in_place(p->x, p->w), p->y.dtype != DTYPE_REAL);
 }
 
 static int64_t backward_own(const struct product *p)
 {
     bool widens = !in_place(p->dy, p->w) || !in_place(p->dy, p->x) || !in_place(p->x, p->dy);
-    return own_size(widens, p->dx.dtype != DTYPE_REAL || p->dw.dtype != DTYPE_REAL);
+    return own_size(p, widens, p->dx.dtype != DTYPE_REAL || p->dw.dtype != DTYPE_REAL);
 }
 
 int64_t product_forward_work_bytes(const struct product *p)
@@ -176,7 +198,7 @@ static void forward_tile(const struct product *p, const struct cut *c, struct ti
     for (int64_t k = 0; k < p->in; k += c->depth) {
         int64_t count = p->in - k < c->depth ? p->in - k : c->depth;
         struct array x = operand(p->x, r.from * p->in + k, r.count, count, p->in, c->as_stored,
-                                 op_part(own, TILE), &stride_x);
+                                 op_part(own, tile_size(p)), &stride_x);
         // y = x w^T + b
         multiply(BLAS_AS_IS, BLAS_TRANSPOSED, r.count, o.count, count, x, stride_x,
                  array_from(w, k), p->in, b != NULL || k > 0 ? 1 : 0, y, stride);
@@ -228,7 +250,7 @@ static void input_tile(const struct product *p, const struct cut *c, struct tile
     for (int64_t o = 0; o < p->out; o += c->depth) {
         int64_t count = p->out - o < c->depth ? p->out - o : c->depth;
         struct array dy = operand(p->dy, r.from * p->out + o, r.count, count, p->out, c->as_stored,
-                                  op_part(own, TILE), &stride_dy);
+                                  op_part(own, tile_size(p)), &stride_dy);
         // forward: y = x w^T + b
         multiply(BLAS_AS_IS, BLAS_AS_IS, r.count, k.count, count, dy, stride_dy,
                  array_from(w, o * stride_w), stride_w, p->adds || o > 0 ? 1 : 0, dx, stride);
@@ -281,9 +303,9 @@ static void weight_tile(const struct product *p, struct tile o, struct tile k, r
         struct tile r = tile_at(i % tiles, p->rows, ROW_TILE);
         r.from += i / tiles * p->rows;
         struct array dy = operand(p->dy, r.from * p->out + o.from, r.count, o.count, p->out, stored,
-                                  op_part(own, TILE), &stride_dy);
+                                  op_part(own, tile_size(p)), &stride_dy);
         struct array x = operand(p->x, r.from * p->in + k.from, r.count, k.count, p->in, stored,
-                                 op_part(own, 2 * TILE), &stride_x);
+                                 op_part(own, tile_size(p) + r.count * o.count), &stride_x);
         // forward: y = x w^T + b
         multiply(BLAS_TRANSPOSED, BLAS_AS_IS, o.count, k.count, r.count, dy, stride_dy, x, stride_x,
                  1, dw, stride);
