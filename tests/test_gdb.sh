@@ -3,8 +3,9 @@
 #
 # Each tests/gdb/NAME.gdb is a session: a line that says what it shows, the line that starts it, and
 # what is typed. docs/gdb.md has its transcript in the fence after <!-- NAME.gdb -->. Addresses and
-# process numbers are masked there; the numbers of source lines may differ (what the lines say may
-# not). After a change that is meant, `make gdb-page` (test_gdb.sh --write) rewrites them.
+# process numbers are masked there; the numbers of source lines, and where in a struct a pointer
+# leads, may differ (what the lines say may not). After a change that is meant, `make gdb-page`
+# (test_gdb.sh --write) rewrites them.
 command -v gdb >/dev/null || { echo 'no gdb here'; exit 77; }
 cd "$(dirname "$0")/.." || exit 1
 . tests/cli.sh
@@ -34,7 +35,7 @@ documented() { # NAME.gdb
         open' "$page"
 }
 
-unnumbered() { sed -e 's/\.c:[0-9][0-9]*/.c:N/' -e 's/^[0-9][0-9]*	/N	/' -e 's/\.c, line [0-9]*/.c, line N/'; }
+unnumbered() { sed -e 's/\.c:[0-9][0-9]*/.c:N/' -e 's/^[0-9][0-9]*	/N	/' -e 's/\.c, line [0-9]*/.c, line N/' -e 's/<\([a-z]*\)+[0-9]*>/<\1+N>/g'; }
 
 # Puts the file into the fence of a session.
 write() { # NAME.gdb, file
