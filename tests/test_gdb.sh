@@ -209,14 +209,10 @@ done
 # ---- lldb runs the same session ----
 
 lldb_session() {
-    local python
-    python=$(make -n lldb | sed -n "s/.*PYTHONPATH='\([^']*\)'.*/\1/p")
-    PYTHONPATH=$python lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42' ||
-        { echo 'lldb has no Python here: not tried'; return; }
     grep -v '^#\|^up' tests/gdb/accumulate.gdb >"$place/session.lldb"
     printf '%s\n' 'tnode 7' step step 'tcheck 7' tape tledger 'tback h.0.attn.add' \
         'print n->in[0]' 'print *n->out' memtape tpeak >>"$place/session.lldb"
-    PYTHONPATH=$python lldb -x -b -o 'command source -s 1 tape/debug.lldb' \
+    lldb -x -b -o 'command source -s 1 tape/debug.lldb' \
         -s "$place/session.lldb" -- "$debug" train --model tiny --layers 1 --steps 1 --batch 4 \
         --micro-batch 2 --quiet 2>&1 | tr -d '\r' | sed 's/ *$//' >"$dir/lldb"
     ! grep -n 'optimized out\|Traceback\|error:' "$dir/lldb" || fail 'lldb stumbles'
@@ -237,9 +233,8 @@ $(cat "$dir/lldb")"
 
 # Ctrl-C stops a command that runs the program.
 lldb_interrupted() {
-    local python pid
-    python=$(make -n lldb | sed -n "s/.*PYTHONPATH='\([^']*\)'.*/\1/p")
-    PYTHONPATH=$python lldb -x -b -o 'command source -s 1 tape/debug.lldb' -o 'tback 7' \
+    local pid
+    lldb -x -b -o 'command source -s 1 tape/debug.lldb' -o 'tback 7' \
         -o 'treplay 3' -- "$debug" train --model tiny --layers 1 --steps 1000000 --quiet \
         >"$dir/interrupted" 2>&1 &
     pid=$!
@@ -258,9 +253,16 @@ lldb_interrupted() {
     grep -q 'node 3: not reached' "$dir/interrupted" ||
         fail "Ctrl-C does not stop treplay in lldb: $(cat "$dir/interrupted")"
 }
+
 if command -v lldb >/dev/null; then
-    lldb_session
-    lldb_interrupted
+    export PYTHONPATH
+    PYTHONPATH=$(make -n lldb | sed -n "s/.*PYTHONPATH='\([^']*\)'.*/\1/p")
+    if lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42'; then
+        lldb_session
+        lldb_interrupted
+    else
+        echo 'lldb has no Python here: not tried'
+    fi
 else
     echo 'no lldb here: its session is not tried'
 fi
