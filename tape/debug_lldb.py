@@ -602,11 +602,12 @@ COMMANDS = (tape, tnode, tfwd, tback, treplay, tnext, ttensor, tgrad, twatch, tw
 
 
 def memtape(debugger, line, context, result):
-    """memtape - lists the commands that show a tape."""
-    for command in COMMANDS:
-        result.write(command.__doc__.split('\n')[0] + '\n')
-    result.write('`help tape` and so on say more; a node N is its number or its name. docs/gdb.md '
-                 'has sessions.\n')
+    result.write(memtape.__doc__ + '\n')
+
+
+memtape.__doc__ = 'memtape - the commands that show a tape:\n\n%s\n\n%s' % (
+    '\n'.join(command.__doc__.split('\n')[0] for command in COMMANDS),
+    '`help tape` and so on say more; a node N is its number or its name. docs/gdb.md has sessions.')
 
 
 def guarded(command):
