@@ -10,11 +10,11 @@
 
 #define PRINTER(f) ((void (*)(void))(f))
 void (*const debug_printers[])(void) = {
-    PRINTER(debug_tape),     PRINTER(debug_node),         PRINTER(debug_tensor),
-    PRINTER(debug_grad),     PRINTER(debug_why),          PRINTER(debug_ledger),
-    PRINTER(debug_arena),    PRINTER(debug_live),         PRINTER(debug_check),
-    PRINTER(debug_text),     PRINTER(debug_find),         PRINTER(debug_offset),
-    PRINTER(debug_has_node), PRINTER(debug_is_unwritten), PRINTER(debug_node_named)};
+    PRINTER(debug_tape),     PRINTER(debug_node),        PRINTER(debug_tensor),
+    PRINTER(debug_grad),     PRINTER(debug_why),         PRINTER(debug_ledger),
+    PRINTER(debug_arena),    PRINTER(debug_live),        PRINTER(debug_check),
+    PRINTER(debug_text),     PRINTER(debug_find),        PRINTER(debug_offset),
+    PRINTER(debug_has_node), PRINTER(debug_is_unwritten)};
 
 // ---- small things ----------------------------------------------------------------------
 
@@ -175,14 +175,6 @@ const struct tensor *debug_find(const struct tape *t, const char *name)
     if (found == NULL)
         suggest(t, name);
     return found;
-}
-
-int debug_node_named(const struct tape *t, const char *name)
-{
-    for (int i = 0; i < t->node_count; i++)
-        if (strcmp(t->node[i].name, name) == 0)
-            return i;
-    return -1;
 }
 
 int64_t debug_offset(const struct tensor *x, int64_t i, int64_t j)

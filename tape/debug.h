@@ -40,7 +40,6 @@ const struct tensor *debug_find(const struct tape *t, const char *name);
 // all others. -1 after a line that says how many there are.
 int64_t debug_offset(const struct tensor *x, int64_t i, int64_t j);
 bool debug_has_node(const struct tape *t, int index); // false after a line that says the range
-int debug_node_named(const struct tape *t, const char *name); // the first of that name, or -1
 // Whether x's gradient is there, but the op at work has written none of it yet.
 bool debug_is_unwritten(const struct tape *t, const struct tensor *x);
 

@@ -1,6 +1,9 @@
 # debug_lldb.py - what tape/debug.lldb imports: the commands of tape/debug.gdb, by lldb's own means.
 # Each prints through tape/debug.h or runs to a door (tape/tape.h) and says where it is.
+import ctypes
+import os
 import shlex
+import signal
 import struct
 import threading
 
@@ -117,67 +120,80 @@ def said(context, words):
 
 # ---- running to a door ----
 
-class Interrupted(Refused):
-    pass
-
-
-def run_process(debugger, run):
-    """Runs to the next stop. lldb waits for a command to end before it obeys Ctrl-C: this one
-    listens, and halts the program."""
-    interpreter = debugger.GetCommandInterpreter()
-    process_of = debugger.GetSelectedTarget
-    is_over = threading.Event()
-    was_interrupted = []
-
-    def listen():
-        while not is_over.wait(0.1):
-            if interpreter.WasInterrupted():
-                was_interrupted.append(True)
-                process_of().GetProcess().SendAsyncInterrupt()
-                return
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    try:
-        run()
-    finally:
-        is_over.set()
-        listener.join()
-    if was_interrupted:
-        raise Interrupted('interrupted')
-
 def is_alive(process):
     return process.IsValid() and process.GetState() == lldb.eStateStopped
 
 
-def go_on(debugger):
-    target = debugger.GetSelectedTarget()
-    process = target.GetProcess()
-    debugger.SetAsync(False)
-    if is_alive(process):
-        run_process(debugger, process.Continue)
-    else:
-        run_process(debugger, lambda: target.Launch(target.GetLaunchInfo(), lldb.SBError()))
-    return target.GetProcess()
+class CtrlC:
+    """While a command runs the program, lldb does not hear Ctrl-C: this does, and halts it. lldb's
+    own handler, which Python cannot put back, is kept and put back by C."""
+
+    def __init__(self, target):
+        self.target, self.was_pressed = target, False
+
+    def __enter__(self):
+        self.handler_of = ctypes.CDLL(None).signal
+        self.handler_of.restype = ctypes.c_void_p
+        self.handler_of.argtypes = [ctypes.c_int, ctypes.c_void_p]
+        self.reads, self.writes = os.pipe()
+        os.set_blocking(self.writes, False)
+        self.handler = self.handler_of(signal.SIGINT, None)
+        try:
+            signal.signal(signal.SIGINT, lambda number, frame: None)
+            self.wakeup = signal.set_wakeup_fd(self.writes, warn_on_full_buffer=False)
+        except ValueError:  # not the main thread
+            self.wakeup = None
+        self.listener = threading.Thread(target=self.listen)
+        self.listener.start()
+        return self
+
+    def listen(self):
+        while os.read(self.reads, 1) != b'\0':
+            self.was_pressed = True
+            self.target.GetProcess().SendAsyncInterrupt()
+
+    def __exit__(self, *raised):
+        os.write(self.writes, b'\0')
+        self.listener.join()
+        if self.wakeup is not None:
+            signal.set_wakeup_fd(self.wakeup)
+        self.handler_of(signal.SIGINT, self.handler)
+        os.close(self.reads)
+        os.close(self.writes)
+
+
+wanted = {}  # by breakpoint: which of its frames to stop at, and whether it has
+
+
+def on_door(frame, location, dictionary):
+    door = wanted[location.GetBreakpoint().GetID()]
+    door['is_hit'] = bool(door['wants'](frame))
+    return door['is_hit'] or door['ctrl_c'].was_pressed
 
 
 def run_to(debugger, function, wants):
     """The frame at the stop, or None if something else stopped or ended the program."""
     target = debugger.GetSelectedTarget()
-    door = target.BreakpointCreateByName(function)
+    breakpoint = target.BreakpointCreateByName(function)
+    number = breakpoint.GetID()
+    ctrl_c = CtrlC(target)
+    door = wanted[number] = {'wants': wants, 'is_hit': False, 'ctrl_c': ctrl_c}
+    breakpoint.SetScriptCallbackFunction('debug_lldb.on_door')
+    debugger.SetAsync(False)
     try:
-        while True:
-            process = go_on(debugger)
-            if not is_alive(process):
-                return None
-            thread = process.GetSelectedThread()
-            if (thread.GetStopReason() != lldb.eStopReasonBreakpoint or
-                    thread.GetStopReasonDataAtIndex(0) != door.GetID()):
-                return None
-            if wants(thread.GetFrameAtIndex(0)):
-                return thread.GetFrameAtIndex(0)
+        process = target.GetProcess()
+        with ctrl_c:
+            if is_alive(process):
+                process.Continue()
+            else:
+                target.Launch(target.GetLaunchInfo(), lldb.SBError())
+        process = target.GetProcess()
+        if not is_alive(process) or not door['is_hit']:
+            return None
+        return process.GetSelectedThread().GetFrameAtIndex(0)
     finally:
-        target.BreakpointDelete(door.GetID())
+        target.BreakpointDelete(number)
+        del wanted[number]
 
 
 def member(value, path):
@@ -306,10 +322,7 @@ def run_to_node(debugger, name, phase, result):
         seen['above'] = now > index
         return is_past or index < 0 or index >= integer(member(tape, 'node_count'))
 
-    try:
-        frame = run_to(debugger, 'tape_break', wants)
-    except Interrupted:
-        raise Refused('node %s: not reached, interrupted' % name)
+    frame = run_to(debugger, 'tape_break', wants)
     if frame is None:
         if is_alive(debugger.GetSelectedTarget().GetProcess()):
             raise Refused('node %s: not reached, something else stopped the program first' % name)
@@ -589,11 +602,12 @@ COMMANDS = (tape, tnode, tfwd, tback, treplay, tnext, ttensor, tgrad, twatch, tw
 
 
 def memtape(debugger, line, context, result):
-    """memtape - lists the commands that show a tape."""
-    for command in COMMANDS:
-        result.write(command.__doc__.split('\n')[0] + '\n')
-    result.write('`help tape` and so on say more; a node N is its number or its name. docs/gdb.md '
-                 'has sessions.\n')
+    result.write(memtape.__doc__ + '\n')
+
+
+memtape.__doc__ = 'memtape - the commands that show a tape:\n\n%s\n\n%s' % (
+    '\n'.join(command.__doc__.split('\n')[0] for command in COMMANDS),
+    '`help tape` and so on say more; a node N is its number or its name. docs/gdb.md has sessions.')
 
 
 def guarded(command):

@@ -128,6 +128,37 @@ awk '
     END { if (compared < 60) print "only " compared " compared" }' "$dir/pretty" >"$dir/differ"
 [ ! -s "$dir/differ" ] || fail "$(cat "$dir/differ")"
 
+# ---- what a newcomer stumbled over ----
+
+{
+    printf '%s\n' 'help memtape' 'tback h.0.mlp.c_fc' 'twatch h.0.mlp.c_fc.weight 24 19' 'tback 7' \
+        tape 'tback 7' 'twatch h.0.mlp.ln_2 0 0' 'tgrad h.0.mlp.ln_2' 'delete 2' continue 'tback 7' \
+        'tback 3' kill 'tback 3' delete 'treplay 7' 'tback nothing' 'tback 7' tpeak tpeak tpeak
+} | typed "$debug" train --model tiny --layers 1 --steps 1 --batch 4 --micro-batch 2 --quiet \
+    >"$dir/newcomer"
+while IFS= read -r line; do
+    grep -qF -- "$line" "$dir/newcomer" || fail "nobody says: $line
+$(cat "$dir/newcomer")"
+done <<'END'
+twatch NAME I J - stop whenever this element of a gradient changes; say who added what.
+backward of node 7, h.0.mlp.c_fc (first call: all but dx): y
+backward of node 7, h.0.mlp.c_fc (second call: dx alone): y
+backward of node 7, h.0.mlp.c_fc (second call: dx alone; samples from 2 on): y
+node 7: not reached, something else stopped the program first
+   7 half  h.0.mlp.c_fc
+stop 2: gradient of h.0.mlp.ln_2[0,0], now born, not written yet; `continue`
+born, not written yet: node 7 is about to
+[24,19]: 0.00647751 -> 0.0125841, node 7
+the program has ended; it came to no recompute of node 7; was it started with --checkpoint?
+no node is called nothing; `tape` lists them, with their numbers
+the peak is behind us: starting again, to event
+END
+# The process after `kill` begins from 0 again; it does not come from where the last one ended.
+[ "$(grep -c '\[24,19\]: 0 -> 0.00647751, node 7' "$dir/newcomer")" = 2 ] &&
+    ! grep -n '\[24,19\]: 0.0125841' "$dir/newcomer" || fail 'a watch remembers another process'
+make -n gdb EXAMPLE=nosuch 2>&1 | grep -q 'EXAMPLE=nosuch: expected one of: .*by_hand' ||
+    fail 'make gdb EXAMPLE=nosuch does not list the examples'
+
 # ---- a stop changes nothing ----
 
 options="train $small --vocab 70 --steps 2 --batch 4 --micro-batch 2 --dropout 0.1 --attention naive"
@@ -179,13 +210,10 @@ done
 # ---- lldb runs the same session ----
 
 lldb_session() {
-    local python
-    python=$(make -n lldb | sed -n "s/.*PYTHONPATH='\([^']*\)'.*/\1/p")
-    PYTHONPATH=$python lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42' ||
-        { echo 'lldb has no Python here: not tried'; return; }
     grep -v '^#\|^up' tests/gdb/accumulate.gdb >"$place/session.lldb"
-    printf '%s\n' 'tnode 7' step step 'tcheck 7' tape tledger >>"$place/session.lldb"
-    PYTHONPATH=$python lldb -x -b -o 'command source -s 1 tape/debug.lldb' \
+    printf '%s\n' 'tnode 7' step step 'tcheck 7' tape tledger 'tback h.0.attn.add' \
+        'print n->in[0]' 'print *n->out' memtape tpeak >>"$place/session.lldb"
+    lldb -x -b -o 'command source -s 1 tape/debug.lldb' \
         -s "$place/session.lldb" -- "$debug" train --model tiny --layers 1 --steps 1 --batch 4 \
         --micro-batch 2 --quiet 2>&1 | tr -d '\r' | sed 's/ *$//' >"$dir/lldb"
     ! grep -n 'optimized out\|Traceback\|error:' "$dir/lldb" || fail 'lldb stumbles'
@@ -194,10 +222,48 @@ lldb_session() {
     while IFS= read -r line; do
         grep -qxF -- "$line" "$dir/lldb" || fail "lldb does not say: $line"
     done <"$dir/expected"
-    grep -q 'they agree' "$dir/lldb" || fail 'lldb has no tcheck'
+    for word in 'they agree' '^  line   block_linear' '^backward of node 5, h.0.attn.add (samples' \
+        'embedding f32\[2,32,32\] 8192 B saved for node 1$' '^tnan - run to the op' \
+        'attn.add f32\[2,32,32\] 8192 B given back$'; do
+        grep -q "$word" "$dir/lldb" || fail "lldb does not say: $word
+$(cat "$dir/lldb")"
+    done
+    awk '/^the peak, / { getline; if ($0 ~ /32768 B/) found = 1 } END { exit !found }' "$dir/lldb" ||
+        fail "tpeak's headline is not above its list: $(cat "$dir/lldb")"
 }
+
+# Ctrl-C stops a command that runs the program.
+lldb_interrupted() {
+    local pid
+    lldb -x -b -o 'command source -s 1 tape/debug.lldb' -o 'tback 7' \
+        -o 'treplay 3' -- "$debug" train --model tiny --layers 1 --steps 1000000 --quiet \
+        >"$dir/interrupted" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 50; i++)); do
+        sleep 0.2
+        ! grep -q 'lldb) treplay' "$dir/interrupted" || break
+    done
+    sleep 0.5
+    kill -INT $pid
+    for ((i = 0; i < 50; i++)); do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.2
+    done
+    kill $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    grep -q 'node 3: not reached' "$dir/interrupted" ||
+        fail "Ctrl-C does not stop treplay in lldb: $(cat "$dir/interrupted")"
+}
+
 if command -v lldb >/dev/null; then
-    lldb_session
+    export PYTHONPATH
+    PYTHONPATH=$(make -n lldb | sed -n "s/.*PYTHONPATH='\([^']*\)'.*/\1/p")
+    if lldb -x -b -o 'script print(6 * 7)' 2>/dev/null | grep -q '^42'; then
+        lldb_session
+        lldb_interrupted
+    else
+        echo 'lldb has no Python here: not tried'
+    fi
 else
     echo 'no lldb here: its session is not tried'
 fi
