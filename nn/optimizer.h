@@ -13,7 +13,7 @@
 //                     for a block of 256 (Dettmers et al. 2021, arXiv 2110.02861; bitsandbytes).
 //                     Decoded, moved by g, and encoded again after the update, which sees them as
 //                     they are in between; decay comes after the update. Tensors of fewer than 4096
-//                     weights have adamw's state and update. A gradient that is no finite number
+//                     weights have adamw's state and update. A gradient without a finite square
 //                     leaves its weight, and clears its m and v
 //   lion       4      lr sign(b1 m + (1 - b1) g); then m = b2 m + (1 - b2) g. Chen et al. 2023,
 //                     arXiv 2302.06675

@@ -208,6 +208,12 @@ static void count_again(struct tape *t, int64_t before[PHASE_COUNT][COST_COUNT],
         }
 }
 
+static void tell_sums(const struct step *s, const struct tape *t)
+{
+    if (s->on_sums != NULL && !tape_is_dry(t))
+        s->on_sums(s, s->on_sums_user);
+}
+
 bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struct error *e)
 {
     const struct step_config *c = &s->config;
@@ -227,10 +233,13 @@ bool step_gradients(struct step *s, struct tape *t, struct step_result *r, struc
         memcpy(before, t->class_flops, sizeof(before));
         micro_batch(s, t, last, left < c->micro_batch ? left : c->micro_batch, r);
         count_again(t, before, times);
+        tell_sums(s, t);
         first += times * c->micro_batch;
     }
-    if (apart)
+    if (apart) {
         join_embedding_gradient(s, t);
+        tell_sums(s, t);
+    }
     r->loss = r->counted > 0 ? r->loss / (double)r->counted : 0;
     return true;
 }

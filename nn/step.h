@@ -35,6 +35,10 @@ struct step { // what training holds besides the model
     int32_t slot_count;
     struct tensor embedding; // wte again, with a gradient of its own: see embedding_is_apart
     int64_t steps_done;
+    // Told whenever gradients hold another sum so far: after each micro-batch of step_gradients,
+    // and when a table's two were joined. May look, not touch. NULL: nobody asks.
+    void (*on_sums)(const struct step *s, void *user);
+    void *on_sums_user;
 };
 
 struct step_result {

@@ -1,6 +1,7 @@
 #include "src/check.h"
 
 #include "src/system.h"
+#include "tape/cpu/update.h"
 #include "tape/rng.h"
 
 #include <math.h>
@@ -153,9 +154,42 @@ static bool one_step(struct check *k, const struct check_part *p, struct outcome
         return true;
     }
     check_compare_number(&o->numbers, result.loss, k->kept_loss[i]);
-    if (k->rounding == 0)
+    if (!k->rounds)
         check_compare_number(&o->numbers, result.gradient_norm, k->kept_norm[i]);
     return true;
+}
+
+// ---- gradients that are rounded --------------------------------------------------------
+
+// A bf16 has 8 bits: storing the sum so far rounds it by at most 2^-8 of it. A micro-batch stores
+// every sum once (a loss by chunks the head's once for each), joining a table's two gradients once
+// more.
+static void add_norms(const struct step *s, void *user)
+{
+    double *sum = user;
+    const struct param_list *l = &s->gpt->params;
+    for (int i = 0; i < l->count; i++) {
+        const struct tensor *x = &l->param[i].tensor;
+        if (x->grad != NULL)
+            sum[i] += sqrt(update_sum_squares(tensor_grad(x), tensor_count(x)));
+    }
+}
+
+static void watch_sums(struct check *k, bool is_reference)
+{
+    double *sum = k->sum_norms[is_reference ? 0 : 1];
+    memset(sum, 0, (size_t)k->param_count * sizeof(*sum));
+    k->run.step.on_sums = k->rounds ? add_norms : NULL;
+    k->run.step.on_sums_user = sum;
+}
+
+static bool beyond_rounding(struct check *k, int param, const struct check_difference *d)
+{
+    double bound = (k->sum_norms[0][param] + k->sum_norms[1][param]) / 256;
+    double relative = check_difference_relative(d), share = bound > 0 ? d->error_norm / bound : 0;
+    k->worst_relative = relative > k->worst_relative ? relative : k->worst_relative;
+    k->worst_share = share > k->worst_share ? share : k->worst_share;
+    return !(d->error_norm <= bound);
 }
 
 static void report_tensors(struct check *k, const struct outcome *o)
@@ -166,9 +200,7 @@ static void report_tensors(struct check *k, const struct outcome *o)
     for (int i = 0; i < l->count; i++)
         for (int s = 0; s < CHECK_SUBJECTS; s++) {
             const struct check_difference *d = &k->difference[i * CHECK_SUBJECTS + s];
-            double relative = check_difference_relative(d);
-            bool is_wrong = k->rounding > 0 ? !(relative <= k->rounding) : d->differ > 0;
-            k->worst_rounding = relative > k->worst_rounding ? relative : k->worst_rounding;
+            bool is_wrong = k->rounds ? beyond_rounding(k, i, d) : d->differ > 0;
             if (d->elements > 0)
                 check_report_tensor(&k->report, l->param[i].name,
                                     subject_name(&l->param[i], (enum check_subject)s), d, is_wrong);
@@ -211,10 +243,11 @@ bool check_run(struct check *k, const struct check_part *p, struct error *e)
     if (!run_open(&k->run, &k->config, CONFIG_TRAIN, e))
         return false;
     bool ok = true;
+    watch_sums(k, p->is_reference);
     CHECK(k->run.step.steps_done == p->first);
     while (ok && k->run.step.steps_done < p->last)
         ok = one_step(k, p, &o, e);
-    bool ends = p->last == p->steps && k->rounding == 0;
+    bool ends = p->last == p->steps && !k->rounds;
     for (int s = CHECK_WEIGHT; ok && ends && s < CHECK_SUBJECTS; s++)
         visit(k, (enum check_subject)s, p->is_reference);
     if (ok)
@@ -237,17 +270,6 @@ static bool variant(struct check *k, const char *name, bool is_reference, struct
     return ok;
 }
 
-// A gradient stored as bf16 has 8 bits, so a micro-batch rounds the sum so far by at most 2^-8 of
-// it (and the joined gradient of a tied table once more). The smallest micro-batches, and the batch
-// at once, round so often between them; of the norm, if no sum on the way was larger than the last.
-static double rounding_of(const struct check *k, int64_t samples)
-{
-    if (k->given.step.gradients != PRECISION_BF16)
-        return 0;
-    int64_t parts = (k->given.step.batch + samples - 1) / samples;
-    return (double)(parts + 1 + (k->given.model.tie ? 2 : 0)) / 256;
-}
-
 static bool micro_batches(struct check *k, int64_t samples, struct error *e)
 {
     char name[64];
@@ -261,9 +283,9 @@ static bool micro_batches(struct check *k, int64_t samples, struct error *e)
                  (long long)left);
     k->config.step.micro_batch = samples;
     k->config.step.gradients = k->given.step.gradients;
-    k->rounding = rounding_of(k, samples);
+    k->rounds = k->given.step.gradients != PRECISION_REAL;
     int64_t steps = k->steps;
-    k->steps = k->rounding > 0 ? 1 : steps;
+    k->steps = k->rounds ? 1 : steps;
     bool ok = variant(k, name, samples == batch, e);
     k->steps = steps;
     return ok;
@@ -281,6 +303,7 @@ bool check_accumulate(struct check *k, struct error *e)
                        rounds ? "a batch in parts rounds a bf16 gradient once for each part"
                               : "a batch in parts leaves the bits of the batch at once");
     check_report_variants(&k->report);
+    k->worst_relative = k->worst_share = 0;
     if (!micro_batches(k, batch, e) || (batch > 1 && !micro_batches(k, k->split, e)) ||
         (!is_given && k->split > 1 && !micro_batches(k, 1, e)))
         return false;
@@ -289,15 +312,15 @@ bool check_accumulate(struct check *k, struct error *e)
         return false;
     snprintf(
         k->verdict, sizeof(k->verdict),
-        "no gradient is off by more than %.2g of its norm; that many roundings of 2^-8 may add "
-        "up to %.2g. Without --grad-precision bf16 no bit would differ",
-        k->worst_rounding, k->rounding);
+        "no gradient is off by more than %.2g of its norm, or %.2g of what rounding each sum by "
+        "2^-8 may add up to. Without --grad-precision bf16 no bit would differ",
+        k->worst_relative, k->worst_share);
     check_report_end(&k->report, batch == 1 ? "a batch of 1 has no parts"
                                  : rounds   ? k->verdict
                                             : NULL);
     k->given.step.gradients = as_given;
     k->config = k->given;
-    k->rounding = 0;
+    k->rounds = false;
     return true;
 }
 

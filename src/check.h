@@ -37,10 +37,11 @@ struct check {
     struct check_difference *difference; // a row of CHECK_SUBJECTS for each parameter
     int32_t *tokens, *targets;           // of a file; NULL: the data's
     char verdict[256];                   // of a check that does not count bits
-    double rounding;          // what a gradient may be off by, of its norm; 0: no bit differs
-    double worst_rounding;    // what one was
-    int64_t steps;            // that each variant takes: --steps, or CHECK_STEPS
-    double reference_seconds; // of the reference's fastest step
+    bool rounds;          // gradients are stored as bf16: no bits are compared, but with a bound
+    double *sum_norms[2]; // of each parameter's sums so far: the reference's, the variant's
+    double worst_relative, worst_share; // error to norm, and to the bound
+    int64_t steps;                      // that each variant takes: --steps, or CHECK_STEPS
+    double reference_seconds;           // of the reference's fastest step
     double kept_loss[CHECK_STEPS_MAX], kept_norm[CHECK_STEPS_MAX];
 };
 

@@ -108,9 +108,10 @@ static bool open_store(struct check *k, struct error *e)
         all += count[i];
     run_close(&k->run);
     int64_t row = CHECK_SUBJECTS * (int64_t)sizeof(struct check_difference);
-    int64_t bytes = all * (int64_t)sizeof(real) + k->param_count * row +
+    int64_t norms = k->param_count * (int64_t)sizeof(double);
+    int64_t bytes = all * (int64_t)sizeof(real) + k->param_count * row + 2 * norms +
                     2 * s->batch * s->seq * (int64_t)sizeof(int32_t) +
-                    (COUNT_OF(count) + 3) * ARENA_ALIGN_BYTES;
+                    (COUNT_OF(count) + 5) * ARENA_ALIGN_BYTES;
     struct plan plan = tape_plan_small(bytes);
     if (!tape_open(&k->store, &plan, false, k->given.threads, e))
         return false;
@@ -123,6 +124,8 @@ static bool open_store(struct check *k, struct error *e)
             k->spare[i - CHECK_SUBJECTS] = at;
     }
     k->difference = tape_scratch(&k->store, "check.differences", k->param_count * row);
+    for (int i = 0; i < COUNT_OF(k->sum_norms); i++)
+        k->sum_norms[i] = tape_scratch(&k->store, "check.norms", norms);
     return true;
 }
 

@@ -72,9 +72,14 @@ static bool check_free(const struct settings *s, struct error *e)
 {
     const struct {
         const char *name, *value;
-    } own[] = {{"precision", s->precision}, {"grad-precision", s->grad_precision},
-               {"optimizer", s->optimizer}, {"lora", s->lora},
-               {"loss", s->loss},           {"checkpoint", s->checkpoint}};
+    } own[] = {{"precision", s->precision},
+               {"grad-precision", s->grad_precision},
+               {"optimizer", s->optimizer},
+               {"lora", s->lora},
+               {"lora-targets", s->lora_targets},
+               {"lora-bias", s->lora_bias},
+               {"loss", s->loss},
+               {"checkpoint", s->checkpoint}};
     for (int i = 0; i < COUNT_OF(own); i++)
         if (own[i].value != NULL)
             return refuse(e, "--%s: the rungs differ in that: leave it out", own[i].name);

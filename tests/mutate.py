@@ -206,7 +206,7 @@ FAULTS = [
       'v, count, u->unsigned_map, *v_max);\n        code8_unpack(m, m_code, count, u->signed_map, *m_max);\n'
       '        adamw8bit_weights(u, w + i, m, v, g + i, count);\n    }')),
     ('cpu/update.c', 'every piece has the first blocks', ('block = (at + i) / CODE8_BLOCK', 'block = i / CODE8_BLOCK')),
-    ('cpu/update.c', 'a weight without a gradient decays', ('g[i] - g[i] == 0 ? moved : w[i]', 'g[i] - g[i] == 0 ? moved : w[i] * keep')),
+    ('cpu/update.c', 'a weight without a gradient decays', ('is_usable(scale * g[i]) ? moved : w[i]', 'is_usable(scale * g[i]) ? moved : w[i] * keep')),
     ('cpu/update.c', 'a master is not rounded into weights', ('array_close(u->weights, at, n, w);', 'array_close(to, at, n, w);')),
     ('cpu/update.c', 'a sum begins at the thread count', ('sum += partial[t];', 'sum += partial[(t + omp_get_max_threads()) % tiles];')),
     ('cpu/code8.c', 'a sign is lost', ('        at = at < 1 ? 1 : at;\n', '')),

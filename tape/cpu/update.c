@@ -157,13 +157,20 @@ static void lion(const struct update *u, real *w, const real *g, int64_t at, int
 }
 
 // A gradient that is no number clears m and v of its element and leaves the weight alone.
+// What v can hold the square of. In a block that holds anything else every number would be lost.
+static inline bool is_usable(real g)
+{
+    real square = g * g;
+    return square - square == 0;
+}
+
 static void adamw8bit_moments(const struct update *u, real *m, real *v, const real *g, int64_t n)
 {
     real b1 = (real)u->beta1, b2 = (real)u->beta2, scale = (real)u->gradient_scale;
     real rest1 = (real)(1 - u->beta1), rest2 = (real)(1 - u->beta2);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        bool is_number = g[i] - g[i] == 0;
+        bool is_number = is_usable(scale * g[i]);
         real gi = is_number ? scale * g[i] : 0;
         m[i] = is_number ? b1 * m[i] + rest1 * gi : 0;
         v[i] = is_number ? b2 * v[i] + rest2 * (gi * gi) : 0;
@@ -175,11 +182,11 @@ static void adamw8bit_weights(const struct update *u, real *w, const real *m, co
 {
     double correction = sqrt(u->correction2);
     real step = (real)(u->rate * correction / u->correction1), eps = (real)(u->eps * correction);
-    real keep = (real)u->decay;
+    real keep = (real)u->decay, scale = (real)u->gradient_scale;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         real moved = (w[i] - step * (m[i] / (vec_sqrt(v[i]) + eps))) * keep;
-        w[i] = g[i] - g[i] == 0 ? moved : w[i];
+        w[i] = is_usable(scale * g[i]) ? moved : w[i];
     }
 }
 

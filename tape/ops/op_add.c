@@ -14,7 +14,7 @@ static void add_infer(struct tape *t, struct node *n)
 static void add_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array as = op_data(n->in[0]), bs = op_data(n->in[1]), ys = op_data(n->out);
+    struct array as = tensor_data(n->in[0]), bs = tensor_data(n->in[1]), ys = tensor_data(n->out);
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {

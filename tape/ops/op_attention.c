@@ -46,7 +46,7 @@ static struct head head_at(const struct node *n, int64_t task, real *room)
                      .scale = (real)(1 / sqrt((double)(at.width / heads)))};
     const real *of[3];
     for (int i = 0; i < 3; i++)
-        of[i] = array_read_rows(op_data(n->in[0]), at.qkv + i * at.width, time, w.size,
+        of[i] = array_read_rows(tensor_data(n->in[0]), at.qkv + i * at.width, time, w.size,
                                 3 * at.width, op_part(room, i * part), &w.stride);
     w.q = of[0], w.k = of[1], w.v = of[2];
     return w;
@@ -156,13 +156,13 @@ static void attention_forward(struct tape *t, struct node *n)
         real *s = (real *)n->work + op_thread() * forward_room(n), *room = s + TILE;
         struct place at = place_of(n, task);
         struct head w = head_at(n, task, room);
-        real *y = array_open_rows(op_data(n->out), at.y, w.time, w.size, at.width, false,
+        real *y = array_open_rows(tensor_data(n->out), at.y, w.time, w.size, at.width, false,
                                   room + room_size(n, 3), &w.y_stride);
         real *lse = n->out->saved + at.row * w.heads + w.index;
         for (int64_t from = 0; from < w.time; from += QUERIES)
             queries_forward(n, &w, tile_at(from / QUERIES, w.time, QUERIES), s,
                             y + from * w.y_stride, lse + from * w.heads);
-        array_close_rows(op_data(n->out), at.y, w.time, w.size, at.width, y);
+        array_close_rows(tensor_data(n->out), at.y, w.time, w.size, at.width, y);
     }
 }
 
@@ -237,8 +237,8 @@ static void task_backward(struct node *n, int64_t task, real *work)
     struct head w = head_at(n, task, room);
     struct head_grad g = {.p = work, .ds = work + TILE, .delta = work + 2 * TILE};
     g.lse = n->out->saved + at.row * w.heads + w.index;
-    g.y = array_read_rows(op_data(n->out), at.y, w.time, w.size, at.width, room + room_size(n, 3),
-                          &w.y_stride);
+    g.y = array_read_rows(tensor_data(n->out), at.y, w.time, w.size, at.width,
+                          room + room_size(n, 3), &w.y_stride);
     g.dy = array_read_rows(op_dy(n), at.y, w.time, w.size, at.width, room + room_size(n, 4),
                            &w.y_stride);
     for (int i = 0; i < 3; i++)

@@ -47,10 +47,10 @@ static struct head head_at(const struct node *n, int64_t h)
 {
     int64_t width = n->out->dim[2], size = width / n->args.heads;
     real *work = (real *)n->work + op_thread() * work_reals(n);
-    return (struct head){.qkv = array_from(op_data(n->in[0]), h * size),
-                         .keys = array_from(op_data(n->in[1]), h * size),
-                         .values = array_from(op_data(n->in[2]), h * size),
-                         .y = array_from(op_data(n->out), h * size),
+    return (struct head){.qkv = array_from(tensor_data(n->in[0]), h * size),
+                         .keys = array_from(tensor_data(n->in[1]), h * size),
+                         .values = array_from(tensor_data(n->in[2]), h * size),
+                         .y = array_from(tensor_data(n->out), h * size),
                          .width = width,
                          .size = size,
                          .first = n->args.first,

@@ -31,7 +31,7 @@ static void causal_softmax_forward(struct tape *t, struct node *n)
 {
     (void)t; // without OpenMP
     int64_t time = n->out->dim[3], rows = tensor_count(n->out) / time;
-    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    struct array xs = tensor_data(n->in[0]), ys = tensor_data(n->out);
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {
         int64_t count = r % time + 1;
@@ -53,7 +53,7 @@ static void causal_softmax_backward(struct tape *t, struct node *n)
 {
     (void)t; // without OpenMP
     int64_t time = n->out->dim[3], rows = tensor_count(n->out) / time;
-    struct array ys = op_data(n->out), dys = op_dy(n), dxs = op_dx(n, 0);
+    struct array ys = tensor_data(n->out), dys = op_dy(n), dxs = op_dx(n, 0);
     int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t r = 0; r < rows; r++) {

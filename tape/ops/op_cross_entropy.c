@@ -71,7 +71,7 @@ static void cross_entropy_forward(struct tape *t, struct node *n)
     const struct tensor *logits = n->in[0];
     int64_t samples = tensor_samples(logits), rows = tensor_rows(logits);
     int64_t cols = tensor_cols(logits);
-    struct array l = op_data(logits), d = array_of(n->out->saved, logits->dtype);
+    struct array l = tensor_data(logits), d = array_of(n->out->saved, logits->dtype);
     double *loss = n->work;
     real *room = l.dtype != DTYPE_REAL ? (real *)(loss + samples * rows) : NULL;
     cross_entropy_check(n->args.ids, samples * rows, cols);

@@ -32,7 +32,7 @@ static inline real draw(struct row row, int64_t column)
 static void dropout_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    struct array xs = tensor_data(n->in[0]), ys = tensor_data(n->out);
     int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++) {

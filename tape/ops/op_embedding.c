@@ -35,15 +35,15 @@ static void embedding_forward(struct tape *t, struct node *n)
             int64_t count = array_piece(at, cols);
             real room[3][ARRAY_PIECE];
             const real *token =
-                array_read(op_data(n->in[0]), n->args.ids[i] * cols + at, count, room[0]);
+                array_read(tensor_data(n->in[0]), n->args.ids[i] * cols + at, count, room[0]);
             const real *position = NULL;
             if (n->in_count == 2)
-                position = array_read(op_data(n->in[1]), (n->args.first + i % length) * cols + at,
-                                      count, room[1]);
-            real *y = array_open(op_data(n->out), i * cols + at, count, false, room[2]);
+                position = array_read(tensor_data(n->in[1]),
+                                      (n->args.first + i % length) * cols + at, count, room[1]);
+            real *y = array_open(tensor_data(n->out), i * cols + at, count, false, room[2]);
             for (int64_t j = 0; j < count; j++)
                 y[j] = token[j] + (position != NULL ? position[j] : 0);
-            array_close(op_data(n->out), i * cols + at, count, y);
+            array_close(tensor_data(n->out), i * cols + at, count, y);
         }
 }
 

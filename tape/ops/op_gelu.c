@@ -22,7 +22,7 @@ static void gelu_infer(struct tape *t, struct node *n)
 static void gelu_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    struct array xs = tensor_data(n->in[0]), ys = tensor_data(n->out);
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
@@ -40,7 +40,7 @@ static void gelu_forward(struct tape *t, struct node *n)
 static void gelu_backward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), dys = op_dy(n), dxs = op_dx(n, 0);
+    struct array xs = tensor_data(n->in[0]), dys = op_dy(n), dxs = op_dx(n, 0);
     int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)

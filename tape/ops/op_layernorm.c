@@ -71,16 +71,16 @@ static void layernorm_forward(struct tape *t, struct node *n)
 {
     (void)t;
     int64_t cols = tensor_cols(n->out), rows = tensor_count(n->out) / cols;
-    const real *scale = array_read(op_data(n->in[1]), 0, cols, n->work), *shift = NULL;
+    const real *scale = array_read(tensor_data(n->in[1]), 0, cols, n->work), *shift = NULL;
     if (n->in_count == 3)
-        shift = array_read(op_data(n->in[2]), 0, cols, op_part(n->work, cols));
+        shift = array_read(tensor_data(n->in[2]), 0, cols, op_part(n->work, cols));
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t i = 0; i < rows; i++) {
         real *room = row_room(n, FORWARD_ROWS);
-        const real *x = array_read(op_data(n->in[0]), i * cols, cols, room);
-        real *y = array_open(op_data(n->out), i * cols, cols, false, op_part(room, cols));
+        const real *x = array_read(tensor_data(n->in[0]), i * cols, cols, room);
+        real *y = array_open(tensor_data(n->out), i * cols, cols, false, op_part(room, cols));
         row_forward(x, scale, shift, cols, y, n->out->saved + 2 * i);
-        array_close(op_data(n->out), i * cols, cols, y);
+        array_close(tensor_data(n->out), i * cols, cols, y);
     }
 }
 
@@ -106,7 +106,7 @@ static void parameter_gradients(const struct node *n, int64_t rows, int64_t cols
                 sum_c[j] += dy[j];
             if (ds.at == NULL)
                 continue; // a shift alone reads no x, so that nobody may have kept it
-            const real *x = array_read(op_data(n->in[0]), i * cols + c.from, c.count, room_x);
+            const real *x = array_read(tensor_data(n->in[0]), i * cols + c.from, c.count, room_x);
             real m = saved[2 * i], r = saved[2 * i + 1];
             for (int64_t j = 0; j < c.count; j++)
                 sum_s[j] += dy[j] * ((x[j] - m) * r);
@@ -151,11 +151,11 @@ static void layernorm_backward(struct tape *t, struct node *n)
         parameter_gradients(n, rows, cols);
     if (dx.at == NULL)
         return;
-    const real *scale = array_read(op_data(n->in[1]), 0, cols, n->work);
+    const real *scale = array_read(tensor_data(n->in[1]), 0, cols, n->work);
 #pragma omp parallel for schedule(static) if (rows * cols > PARALLEL_MIN)
     for (int64_t i = 0; i < rows; i++) {
         real *room = row_room(n, BACKWARD_ROWS);
-        const real *x = array_read(op_data(n->in[0]), i * cols, cols, room);
+        const real *x = array_read(tensor_data(n->in[0]), i * cols, cols, room);
         const real *dy = array_read(op_dy(n), i * cols, cols, op_part(room, cols));
         real *to = array_open(dx, i * cols, cols, n->adds[0], op_part(room, 2 * cols));
         row_backward(x, scale, saved[2 * i], saved[2 * i + 1], cols, dy, to, n->adds[0]);

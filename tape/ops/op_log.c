@@ -12,7 +12,7 @@ static void log_infer(struct tape *t, struct node *n)
 static void log_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    struct array xs = tensor_data(n->in[0]), ys = tensor_data(n->out);
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
@@ -30,7 +30,7 @@ static void log_forward(struct tape *t, struct node *n)
 static void log_backward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), dys = op_dy(n), dxs = op_dx(n, 0);
+    struct array xs = tensor_data(n->in[0]), dys = op_dy(n), dxs = op_dx(n, 0);
     int adds = n->adds[0]; // a bool would keep gcc from vectorising the loop
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)

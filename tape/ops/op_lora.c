@@ -97,8 +97,8 @@ static struct tile rows_of(const struct shape *s, int64_t task)
 static void lora_forward(struct tape *t, struct node *n)
 {
     struct shape s = shape_of(n);
-    struct array base = op_data(n->in[0]), h = op_data(n->in[1]), b = op_data(n->in[2]);
-    struct array y = op_data(n->out);
+    struct array base = tensor_data(n->in[0]), h = tensor_data(n->in[1]), b = tensor_data(n->in[2]);
+    struct array y = tensor_data(n->out);
     if (base.at != y.at)
         carry(t, base, y, tensor_count(n->out), false);
     int64_t tiles = s.samples * s.row_tiles;
@@ -127,7 +127,7 @@ static const real *dy_tile(const struct shape *s, const struct node *n, struct t
 static void input_gradient(const struct tape *t, const struct shape *s, const struct node *n)
 {
     (void)t; // without OpenMP
-    struct array dh = op_dx(n, 1), b = op_data(n->in[2]);
+    struct array dh = op_dx(n, 1), b = tensor_data(n->in[2]);
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->samples * s->row_tiles; task++) {
         struct room room = room_of(s, n);
@@ -149,7 +149,7 @@ static void input_gradient(const struct tape *t, const struct shape *s, const st
 static void weight_gradient(const struct tape *t, const struct shape *s, const struct node *n)
 {
     (void)t; // without OpenMP
-    struct array db = op_dx(n, 2), h = op_data(n->in[1]);
+    struct array db = op_dx(n, 2), h = tensor_data(n->in[1]);
 #pragma omp parallel for schedule(dynamic) num_threads(t->threads)
     for (int64_t task = 0; task < s->slices; task++) {
         struct room room = room_of(s, n);

@@ -82,12 +82,12 @@ static void matmul_forward(struct tape *t, struct node *n)
 #pragma omp parallel for schedule(static) num_threads(t->threads)
     for (int64_t i = 0; i < tasks; i++) {
         real *room = op_part(n->work, op_thread() * forward_room(n));
-        struct blas_matrix ma = open_head(a, op_data(a), i, true, &room);
-        struct blas_matrix mb = open_head(b, op_data(b), i, true, &room);
-        struct blas_matrix my = open_head(y, op_data(y), i, false, &room);
+        struct blas_matrix ma = open_head(a, tensor_data(a), i, true, &room);
+        struct blas_matrix mb = open_head(b, tensor_data(b), i, true, &room);
+        struct blas_matrix my = open_head(y, tensor_data(y), i, false, &room);
         blas_gemm(BLAS_AS_IS, n->args.transposed ? BLAS_TRANSPOSED : BLAS_AS_IS, a->dim[2],
                   y->dim[3], a->dim[3], 1, ma.at, ma.stride, mb.at, mb.stride, 0, my.at, my.stride);
-        close_head(y, op_data(y), i, my);
+        close_head(y, tensor_data(y), i, my);
     }
 }
 
@@ -96,8 +96,8 @@ static void head_backward(const struct node *n, int64_t task, real *room)
     const struct tensor *a = n->in[0], *b = n->in[1], *y = n->out;
     int64_t m = a->dim[2], k = a->dim[3], cols = y->dim[3];
     bool tr = n->args.transposed;
-    struct blas_matrix ma = open_head(a, op_data(a), task, true, &room);
-    struct blas_matrix mb = open_head(b, op_data(b), task, true, &room);
+    struct blas_matrix ma = open_head(a, tensor_data(a), task, true, &room);
+    struct blas_matrix mb = open_head(b, tensor_data(b), task, true, &room);
     struct blas_matrix dy = open_head(y, op_dy(n), task, true, &room);
     struct blas_matrix da = open_head(a, op_dx(n, 0), task, n->adds[0], &room);
     real keep_a = n->adds[0] ? 1 : 0, keep_b = n->adds[1] ? 1 : 0;

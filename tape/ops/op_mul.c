@@ -13,7 +13,7 @@ static void mul_infer(struct tape *t, struct node *n)
 static void mul_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array as = op_data(n->in[0]), bs = op_data(n->in[1]), ys = op_data(n->out);
+    struct array as = tensor_data(n->in[0]), bs = tensor_data(n->in[1]), ys = tensor_data(n->out);
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)
     for (int64_t at = 0; at < count; at += ARRAY_PIECE) {
@@ -36,7 +36,7 @@ static void mul_backward(struct tape *t, struct node *n)
     int64_t count = tensor_count(n->out);
     for (int which = 0; which < 2; which++) {
         struct array dxs = op_dx(n, which); // da, then db
-        struct array others = op_data(n->in[1 - which]);
+        struct array others = tensor_data(n->in[1 - which]);
         int adds = n->adds[which]; // a bool would keep gcc from vectorising the loop
         if (dxs.at == NULL)
             continue;

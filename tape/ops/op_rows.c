@@ -14,7 +14,7 @@ static void rows_forward(struct tape *t, struct node *n)
 {
     (void)t;
     const struct tensor *in = n->in[0];
-    struct array xs = op_data(in), ys = op_data(n->out);
+    struct array xs = tensor_data(in), ys = tensor_data(n->out);
     int64_t from = n->args.first * in->dim[2], part = n->args.count * in->dim[2];
     for (int64_t b = 0; b < in->dim[0]; b++)
         for (int64_t at = 0; at < part; at += ARRAY_PIECE) {

@@ -11,7 +11,7 @@ static void scale_infer(struct tape *t, struct node *n)
 static void scale_forward(struct tape *t, struct node *n)
 {
     (void)t;
-    struct array xs = op_data(n->in[0]), ys = op_data(n->out);
+    struct array xs = tensor_data(n->in[0]), ys = tensor_data(n->out);
     real factor = (real)n->args.factor;
     int64_t count = tensor_count(n->out);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_MIN)

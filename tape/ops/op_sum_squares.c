@@ -12,7 +12,7 @@ static void sum_squares_forward(struct tape *t, struct node *n)
 {
     (void)t;
     int64_t samples = n->out->dim[0], count = tensor_count(n->in[0]) / samples;
-    struct array xs = op_data(n->in[0]);
+    struct array xs = tensor_data(n->in[0]);
     real *y = n->out->data; // reals: wide_out
 #pragma omp parallel for schedule(static) if (samples * count > PARALLEL_MIN)
     for (int64_t b = 0; b < samples; b++) {
@@ -30,7 +30,7 @@ static void sum_squares_backward(struct tape *t, struct node *n)
 {
     (void)t;
     int64_t samples = n->out->dim[0], count = tensor_count(n->in[0]) / samples;
-    struct array xs = op_data(n->in[0]), dxs = op_dx(n, 0);
+    struct array xs = tensor_data(n->in[0]), dxs = op_dx(n, 0);
     const real *dy = n->dy; // reals: wide_out
     int adds = n->adds[0];  // a bool would keep gcc from vectorising the loop
 #pragma omp parallel for schedule(static) if (samples * count > PARALLEL_MIN)

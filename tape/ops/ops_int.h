@@ -41,12 +41,7 @@ static inline struct tile tile_at(int64_t index, int64_t total, int64_t size)
     return (struct tile){from, total - from < size ? total - from : size};
 }
 
-// The numbers of a tensor, of dy and of dx[i], as they are stored.
-static inline struct array op_data(const struct tensor *x)
-{
-    return tensor_data(x);
-}
-
+// The numbers of dy and of dx[i], as they are stored.
 static inline struct array op_dy(const struct node *n)
 {
     return array_of(n->dy, n->out->grad_dtype);
