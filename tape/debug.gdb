@@ -34,6 +34,7 @@ import struct
 
 import gdb
 
+NOT_REACHED = 'not reached, something else stopped the program first\n'
 FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPUTE'
 
 # An op's name is a macro that notes the line it is called from: step straight into the op. And no
@@ -260,7 +261,7 @@ def run_to_node(name, phase):
 
     if not run_to('tape_break', wants):
         if is_alive():
-            gdb.write('node %s: not reached, something else stopped the program first\n' % name)
+            gdb.write('node %s: %s' % (name, NOT_REACHED))
             return
         raise gdb.GdbError('the program has ended; it came to no %s of node %s%s' % (
             word, name, '; was it started with --checkpoint?' if phase == RECOMPUTE else ''))
@@ -343,8 +344,7 @@ That is the next node, or the second call of a linear's backward: dx alone."""
         if run_to('tape_break', wants):
             enter_op(phase_of(gdb.newest_frame()))
         else:
-            gdb.write('not reached, something else stopped the program first\n' if is_alive()
-                      else 'the program has ended\n')
+            gdb.write(NOT_REACHED if is_alive() else 'the program has ended\n')
 
 
 def complete_names(text, word):
@@ -442,6 +442,8 @@ a first pass, to the end of the program, that finds the event."""
         except gdb.GdbError:
             pass
         if not run_to('arena_break', is_full):
+            if is_alive():
+                gdb.write(NOT_REACHED)
             if is_alive() or best['event'] < 0:
                 return
             gdb.write('%s, to event %d\n' % (
@@ -465,8 +467,9 @@ class Nan(gdb.Command):
             tape = gdb.newest_frame().read_var('t')
             gdb.write(tape['trap']['text'].string() + '\n')
             gdb.execute('frame')
-        elif not is_alive():
-            gdb.write('the program has ended; was it started with --trap-nan?\n')
+        else:
+            gdb.write(NOT_REACHED if is_alive() else
+                      'the program has ended; was it started with --trap-nan?\n')
 
 
 class Watch(gdb.Breakpoint):

@@ -11,6 +11,7 @@ import lldb
 
 FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPUTE'
 NO_NODE = 'no node is called %s; `tape` lists them, with their numbers'
+NOT_REACHED = 'not reached, something else stopped the program first'
 NO_TAPE = 'no tape here: run to one with `tback 7`'
 
 
@@ -325,7 +326,7 @@ def run_to_node(debugger, name, phase, result):
     frame = run_to(debugger, 'tape_break', wants)
     if frame is None:
         if is_alive(debugger.GetSelectedTarget().GetProcess()):
-            raise Refused('node %s: not reached, something else stopped the program first' % name)
+            raise Refused('node %s: %s' % (name, NOT_REACHED))
         raise Refused('the program has ended; it came to no %s of node %s%s' % (
             word_of(phase), name,
             '; was it started with --checkpoint?' if phase == RECOMPUTE else ''))
@@ -392,6 +393,10 @@ def tnext(debugger, line, context, result):
     frame = run_to(debugger, 'tape_break', wants)
     if frame is not None:
         enter_op(debugger, frame, result)
+    elif is_alive(debugger.GetSelectedTarget().GetProcess()):
+        raise Refused(NOT_REACHED)
+    else:
+        result.write('the program has ended\n')
 
 
 def ttensor(debugger, line, context, result):
@@ -456,7 +461,9 @@ def tpeak(debugger, line, context, result):
         pass
     frame = run_to(debugger, 'arena_break', lambda frame: look(frame.FindVariable('a')))
     if frame is None:
-        if is_alive(debugger.GetSelectedTarget().GetProcess()) or best['event'] < 0:
+        if is_alive(debugger.GetSelectedTarget().GetProcess()):
+            raise Refused(NOT_REACHED)
+        if best['event'] < 0:
             return
         print('%s, to event %d' % ('the peak is behind us: starting again' if best['is_full'] else
                                    'the range was never full: once more', best['event']),
@@ -476,7 +483,8 @@ def tnan(debugger, line, context, result):
     """tnan - run to the op that makes the first NaN or infinity; the program needs --trap-nan."""
     frame = run_to(debugger, 'tape_break_nan', lambda frame: True)
     if frame is None:
-        raise Refused('the program has ended; was it started with --trap-nan?')
+        raise Refused(NOT_REACHED if is_alive(debugger.GetSelectedTarget().GetProcess()) else
+                      'the program has ended; was it started with --trap-nan?')
     said = member(frame.FindVariable('t'), 'trap.text')
     target = debugger.GetSelectedTarget()
     result.write(target.GetProcess().ReadCStringFromMemory(
