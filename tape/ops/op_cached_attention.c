@@ -135,7 +135,7 @@ static void cached_attention_forward(struct tape *t, struct node *n)
     int64_t heads = n->args.heads, count = n->out->dim[1];
     CHECK(n->forward_work_bytes == t->threads * work_reals(n) * (int64_t)sizeof(real));
 #pragma omp parallel for schedule(dynamic)                                                         \
-    num_threads(t->threads) if (n->forward_flops > 4 * PARALLEL_MIN)
+    num_threads(t->threads) if (n->forward_flops > 32 * PARALLEL_MIN)
     for (int64_t h = 0; h < heads; h++) {
         struct head w = head_at(n, h);
         store(&w, w.keys, 1);
