@@ -2,6 +2,7 @@
 //
 // Rules:
 //   1. The first to write x's gradient gets a buffer at the high end and overwrites it; others add.
+//      The loss's own goes low.
 //   2. y = a + b: y's buffer becomes a's if a has none yet, and b borrows it (reads only).
 //      So a residual stream has one gradient buffer from the loss to the embedding.
 //   3. Before anyone adds to a borrowed buffer, the borrower gets its own copy. In a block whose
@@ -43,17 +44,17 @@ static void borrow(struct tape *t, struct tensor *b, real *grad)
         t->max.loan_count = t->loan_count;
 }
 
-static real *push_grad(struct tape *t, struct tensor *x)
+static real *push_grad(struct tape *t, struct tensor *x, enum arena_end end)
 {
     struct ledger_label label = tape_label(x, ".grad", LEDGER_ACTIVATION_GRADIENTS, NULL);
     label.dtype = x->grad_dtype;
-    return arena_push(&t->arena, ARENA_HIGH, tensor_grad_bytes(x), &label);
+    return arena_push(&t->arena, end, tensor_grad_bytes(x), &label);
 }
 
 static void own_copy(struct tape *t, struct tensor *b)
 {
     const real *from = b->grad;
-    b->grad = push_grad(t, b);
+    b->grad = push_grad(t, b, ARENA_HIGH);
     if (!t->arena.dry)
         memcpy(b->grad, from, (size_t)tensor_grad_bytes(b));
     forget_loan(t, b);
@@ -82,7 +83,7 @@ static real *target(struct tape *t, struct tensor *x, bool *adds)
         return tensor_at(owner->grad, owner->grad_dtype, x->base_offset);
     }
     CHECK(!owner->is_persistent); // a parameter's gradient is made once, before training
-    owner->grad = push_grad(t, owner);
+    owner->grad = push_grad(t, owner, ARENA_HIGH);
     *adds = tensor_count(x) < tensor_count(owner);
     if (*adds && !t->arena.dry)
         memset(owner->grad, 0, (size_t)tensor_grad_bytes(owner));
@@ -95,12 +96,14 @@ void grad_sink(struct tape *t, struct tensor *x)
         x->grad = arena_sink(&t->arena, x->grad);
 }
 
+// The loss's own gradient goes low: it dies with the first node, and high it would lie under the
+// gradient that this node makes.
 void grad_seed(struct tape *t, struct tensor *loss, real seed)
 {
-    bool adds;
-    real *grad = target(t, loss, &adds);
-    CHECK(grad != NULL && !adds); // a loss that no parameter reaches has no gradient
-    struct array dloss = array_of(grad, loss->grad_dtype);
+    CHECK(loss->wants_grad); // a loss that no parameter reaches has no gradient
+    CHECK(loss->grad == NULL && loss->base == NULL);
+    loss->grad = push_grad(t, loss, ARENA_LOW);
+    struct array dloss = tensor_grad(loss);
     for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++) {
         real room[1], *at = array_open(dloss, i, 1, false, room);
         *at = seed;

@@ -6,7 +6,8 @@
 #                          decay goes through its momentum; here it is decoupled, as AdamW's is
 #   lion                   numpy, float64, after algorithm 2 of Chen et al. 2023 (arXiv 2302.06675)
 #   adafactor              torch.optim.Adafactor in float64 where PyTorch has it (2.5 or newer),
-#                          else numpy, float64, after its documentation
+#                          else numpy, float64, after its documentation: the file is the same,
+#                          byte for byte
 #   adamw8bit              numpy, float32, after bitsandbytes 0.44 (its blockwise kernel, its binary
 #                          search for a code, and the map as it builds it)
 #
