@@ -231,7 +231,7 @@ FAULTS = [
      ('    s->out.data = y->data;', '    s->out.data = n->out->data != NULL && n->out->dtype == DTYPE_REAL ? n->out->data : y->data;')),
     ('debug_check.c', 'everything agrees', ('<= tolerance * (sum > 0', '<= 1e9 * (sum > 0')),
     ('debug_check.c', 'x + x counts once', ('s->node.adds[i] = first < i ||', 's->node.adds[i] =')),
-    ('debug.c', 'bf16 is read as reals', ('(double)array_get(values, ', '(double)array_get(array_of(values.at, DTYPE_REAL), ')),
+    ('debug.c', 'bf16 is read as reals', ('(double)array_get(values, debug', '(double)array_get(array_of(values.at, DTYPE_REAL), debug')),
     # ---- the check itself ----
     ('gradcheck.c', 'everything passes', ('return c->count > 0 && ', 'return c->count > 0 || ')),
     ('gradcheck.c', 'a slope of one side', ('(8 * near - far)', '(8 * near)')),
