@@ -101,9 +101,13 @@ void grad_sink(struct tape *t, struct tensor *x)
 void grad_seed(struct tape *t, struct tensor *loss, real seed)
 {
     CHECK(loss->wants_grad); // a loss that no parameter reaches has no gradient
-    CHECK(loss->grad == NULL && loss->base == NULL);
-    loss->grad = push_grad(t, loss, ARENA_LOW);
-    struct array dloss = tensor_grad(loss);
+    struct tensor *owner = tensor_owner(loss);
+    CHECK(owner->grad == NULL);
+    owner->grad = push_grad(t, owner, ARENA_LOW);
+    bool is_part = tensor_count(loss) < tensor_count(owner);
+    if (is_part && !t->arena.dry)
+        memset(owner->grad, 0, (size_t)tensor_grad_bytes(owner));
+    struct array dloss = array_from(tensor_grad(owner), loss->base_offset);
     for (int64_t i = 0; !t->arena.dry && i < tensor_count(loss); i++) {
         real room[1], *at = array_open(dloss, i, 1, false, room);
         *at = seed;
