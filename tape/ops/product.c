@@ -70,10 +70,18 @@ static struct cut input_cut(const struct product *p)
     return cut_of(p, p->in, p->out, p->dy);
 }
 
+// Scratch is a multiple of what the arena aligns to: so its padding does not depend on rows.
+static int64_t whole_lines(int64_t numbers)
+{
+    enum { LINE = ARENA_ALIGN_BYTES / sizeof(float) };
+    return tile_count(numbers, LINE) * LINE;
+}
+
 // Numbers of the panel, and of what each thread has: a tile, and behind it a room.
 static int64_t panel_size(const struct product *p, const struct cut *c, int64_t depth)
 {
-    return p->w.dtype != DTYPE_REAL && !c->as_stored ? c->per_panel * c->slice * depth : 0;
+    bool widens = p->w.dtype != DTYPE_REAL && !c->as_stored;
+    return widens ? whole_lines(c->per_panel * c->slice * depth) : 0;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -90,14 +98,15 @@ static int64_t smaller(int64_t a, int64_t b)
 static int64_t tile_size(const struct product *p)
 {
     int64_t out = slice_of(p->out), in = slice_of(p->in);
-    return larger(smaller(p->rows, ROW_TILE) * larger(out, in), out * in);
+    return whole_lines(larger(smaller(p->rows, ROW_TILE) * larger(out, in), out * in));
 }
 
 // Rows of x or dy as deep as a sum, or a slice of each of the two.
 static int64_t room_size(const struct product *p)
 {
     int64_t depth = smaller(larger(p->out, p->in), DEPTH);
-    return smaller(p->rows, ROW_TILE) * larger(depth, slice_of(p->out) + slice_of(p->in));
+    int64_t across = larger(depth, slice_of(p->out) + slice_of(p->in));
+    return whole_lines(smaller(p->rows, ROW_TILE) * across);
 }
 
 static int64_t own_size(const struct product *p, bool widens, bool rounds)
