@@ -52,7 +52,11 @@ is 'peak of inference' "$(rung 13 peak_bytes)" "$(value "$dir/plain" memory.peak
 "$memtape" ladder --model gpt2 --threads 2 --quiet --json "$dir/ladder"
 for i in 0 3 4 6 7 8 12; do
     for key in peak_bytes checkpointed_peak_bytes; do
-        bytes=$(rung $i $key | sed -e :a -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/;ta')
+        bytes=$(rung $i $key | awk '{
+            for (rest = ""; length($1) > 3 && $1 != "null"; $1 = substr($1, 1, length($1) - 3))
+                rest = "," substr($1, length($1) - 2) rest
+            print $1 rest
+        }')
         [ "$bytes" = null ] || grep -q "| $bytes |" docs/precision.md ||
             fail "docs/precision.md: rung $i has $key $bytes"
     done
