@@ -39,7 +39,7 @@ FORWARD, BACKWARD, RECOMPUTE = 'PHASE_FORWARD', 'PHASE_BACKWARD', 'PHASE_RECOMPU
 
 # An op's name is a macro that notes the line it is called from: step straight into the op. And no
 # lesson is in how a shape is counted or an element is found.
-gdb.execute('skip -rfunction ^(tape_at|(array|tensor|tile)_.*|op_(data|dx|dy|room|part|start_sum)|'
+gdb.execute('skip -rfunction ^(tape_at|(array|tensor|tile)_.*|op_(dx|dy|room|part|start_sum)|'
             '[a-z_]+_of)$', to_string=True)
 try:
     gdb.execute('set debuginfod enabled off', to_string=True)
