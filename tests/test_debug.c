@@ -207,19 +207,25 @@ static const struct op wrong = {.name = "wrong",
                                 .forward = {twice_forward},
                                 .backward = {wrong_backward}};
 
+// A tape that begins with one parameter, (2,3).
+static void open_with(struct tensor *x)
+{
+    struct error e;
+    struct plan plan = tape_plan_small(4096);
+    assert_true(tape_open(&tape, &plan, false, 1, &e));
+    tensor_persistent(x, &tape.arena, "x", LEDGER_WEIGHTS, 2, (int64_t[]){2, 3});
+    tensor_add_grad(x, &tape.arena);
+    for (int i = 0; i < 6; i++)
+        x->data[i] = (real)(i + 1);
+    tape_begin(&tape, PHASE_FORWARD, 0);
+    tape_enter(&tape, "model");
+}
+
 static void test_a_wrong_backward_is_seen(void **state)
 {
     (void)state;
-    struct error e;
     struct tensor x;
-    struct plan plan = tape_plan_small(4096);
-    assert_true(tape_open(&tape, &plan, false, 1, &e));
-    tensor_persistent(&x, &tape.arena, "x", LEDGER_WEIGHTS, 2, (int64_t[]){2, 3});
-    tensor_add_grad(&x, &tape.arena);
-    for (int i = 0; i < 6; i++)
-        x.data[i] = (real)(i + 1);
-    tape_begin(&tape, PHASE_FORWARD, 0);
-    tape_enter(&tape, "model");
+    open_with(&x);
     tape_apply(&tape, &wrong, 1, (struct tensor *[]){&x}, NULL);
     listen();
     debug_check(&tape, 0);
@@ -232,16 +238,8 @@ static void test_a_wrong_backward_is_seen(void **state)
 static void test_x_and_x(void **state)
 {
     (void)state;
-    struct error e;
     struct tensor x;
-    struct plan plan = tape_plan_small(4096);
-    assert_true(tape_open(&tape, &plan, false, 1, &e));
-    tensor_persistent(&x, &tape.arena, "x", LEDGER_WEIGHTS, 2, (int64_t[]){2, 3});
-    tensor_add_grad(&x, &tape.arena);
-    for (int i = 0; i < 6; i++)
-        x.data[i] = (real)(i + 1);
-    tape_begin(&tape, PHASE_FORWARD, 0);
-    tape_enter(&tape, "model");
+    open_with(&x);
     op_add(&tape, &x, &x);
     op_mul(&tape, &x, &x);
     expect_checks_agree();
